@@ -91,7 +91,7 @@ class Node:
         return await self._calls.run(pod_uid, begin)
 
     async def mount_claim(self, pod_uid: str, connection: Connection, attachment_uid: str, disk: Mapping[str, Any]) -> None:
-        """Mount the claim or image of an attachment pod at a disk's directory in a guest's pod. Idempotent.
+        """Mount what an attachment pod has for a disk in a guest's pod. Idempotent.
 
         Raises OSError also while the attachment pod's process does not listen yet.
         """
@@ -106,7 +106,7 @@ class Node:
         return claims.has_device(connection.process, disk)
 
     async def unmount_claim(self, pod_uid: str, connection: Connection, disk: Mapping[str, Any]) -> None:
-        """Unmount a disk's claim or image in a guest's pod, so that no process there uses it. Idempotent.
+        """Unmount a disk's claim, image and overlay in a guest's pod, so that no process there uses them. Idempotent.
 
         Raises OSError EBUSY while QEMU uses the disk.
         """
@@ -143,14 +143,16 @@ class Node:
 def _mount_claim(target: Launcher, kubelet: Path, attachment_uid: str, disk: Mapping[str, Any]) -> None:
     try:
         with attachments.opened(attachment_uid, kubelet) as source:
-            claims.put(source, target, str(disk["name"]), read_only=bool(disk["readOnly"]), parent=hot_plug.directory_of(disk))
+            for mount in hot_plug.mounts_of(disk):
+                claims.put(source, target, mount.name, read_only=mount.read_only, parent=mount.parent, content=mount.source)
     finally:
         target.close()
 
 
 def _unmount_claim(target: Launcher, disk: Mapping[str, Any]) -> None:
     try:
-        claims.remove(target, str(disk["name"]), hot_plug.directory_of(disk))
+        for mount in hot_plug.mounts_of(disk):
+            claims.remove(target, mount.name, mount.parent)
     finally:
         target.close()
 

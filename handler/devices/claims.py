@@ -29,20 +29,29 @@ class Move(Protocol):
 
 
 def put(
-    source: Launcher, target: Launcher, disk: str, *, read_only: bool, parent: str = layout.DISKS_DIRECTORY, move: Move = mounts.move
+    source: Launcher,
+    target: Launcher,
+    disk: str,
+    *,
+    read_only: bool,
+    parent: str = layout.DISKS_DIRECTORY,
+    content: str = layout.ATTACHMENT_DIRECTORY,
+    move: Move = mounts.move,
 ) -> None:
-    """Mount the claim or image of an attachment pod at a disk's directory in the guest's pod. Idempotent.
+    """Mount a directory of an attachment pod at a disk's directory in the guest's pod. Idempotent.
 
-    Raises NotTheDevice if something else is there, or OSError.
+    It replaces an unused mount, such as of a lost attachment pod. Raises OSError: EBUSY if that mount is in use.
     """
-    with _opened(source.root, layout.ATTACHMENT_DIRECTORY) as claim, _places(target, parent) as directory:
+    with _opened(source.root, content) as claim, _places(target, parent) as directory:
         with contextlib.suppress(FileExistsError):
             os.mkdir(disk, mode=0o755, dir_fd=directory)
         with _opened(directory, disk) as place:
             if os.path.samestat(os.fstat(claim), os.fstat(place)):
                 return
-            if _is_mount(directory, place):
-                raise NotTheDevice(f"disk {disk!r}: another volume is mounted at its directory in the pod")
+            is_mounted = _is_mount(directory, place)
+        if is_mounted:
+            mounts.unmount(mounts.Place(target.pidfd, directory), disk)
+        with _opened(directory, disk) as place:
             move(mounts.Place(source.pidfd, claim), mounts.Place(target.pidfd, place), read_only=read_only)
 
 

@@ -19,6 +19,11 @@ def names(specification: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(origin.name for origin in origins(specification) if origin.overlay is not None)
 
 
+def moved(specification: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+    """Return pairs of a hot-plugged disk's overlay, and its overlay in a migration's target, which has the disk from its start."""
+    return tuple((str(each.plugged_overlay), str(each.overlay)) for each in origins(specification) if each.overlay is not None)
+
+
 def is_shallow(specification: Mapping[str, Any]) -> bool:
     """Return whether a migration copies only what the guest wrote, because the target has the same data below the overlays.
 

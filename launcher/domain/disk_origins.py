@@ -52,6 +52,11 @@ class Origin:
         """Return the qcow2 file for the guest's writes; None for a disk without overlay."""
         return PurePosixPath(layout.OVERLAYS_DIRECTORY, f"{self.name}.qcow2") if self.overlaid else None
 
+    @property
+    def plugged_overlay(self) -> PurePosixPath:
+        """Return the overlay of a disk that a running guest gets."""
+        return PurePosixPath(layout.DISKS_DIRECTORY, layout.overlay_directory(self.name), layout.OVERLAY)
+
 
 @dataclass(frozen=True, slots=True)
 class Found:
@@ -63,6 +68,8 @@ class Found:
     """Of an image. Claims are always raw: with format detection, a guest could make its disk an overlay of another file."""
     direct: bool = True
     """The file system supports O_DIRECT."""
+    plugged: bool = False
+    """virt-handler mounted a directory for :attr:`Origin.plugged_overlay`."""
 
 
 def origins(specification: Mapping[str, Any]) -> tuple[Origin, ...]:
@@ -108,7 +115,12 @@ def _of_plugin(name: str, protocol: plugin_disks.Protocol, *, read_only: bool) -
 
 def file_of(origin: Origin, found: Found) -> PurePosixPath:
     """Return the file or device that the domain opens for this disk."""
-    return origin.overlay or below(origin, found)
+    return overlay_of(origin, found) or below(origin, found)
+
+
+def overlay_of(origin: Origin, found: Found) -> PurePosixPath | None:
+    """Return the qcow2 file for the guest's writes; None for a disk without overlay."""
+    return origin.plugged_overlay if origin.overlay and found.plugged else origin.overlay
 
 
 def below(origin: Origin, found: Found) -> PurePosixPath:

@@ -450,6 +450,9 @@ class LibvirtHypervisor:
             # QEMU would keep the value of the domain's last migration.
             domain.migrateSetMaxDowntime(terms.max_downtime_milliseconds or DOWNTIME_MILLISECONDS)
             parameters, flags = conversion.migration_parameters(terms, disks)
+            own = domain.XMLDesc(libvirt.VIR_DOMAIN_XML_MIGRATABLE | libvirt.VIR_DOMAIN_XML_SECURE) if disks.moved else ""
+            if own and (there := conversion.at_target(own, disks)):
+                parameters[libvirt.VIR_MIGRATE_PARAM_DEST_XML] = there
             domain.migrateToURI3(libvirt_uri, {libvirt.VIR_MIGRATE_PARAM_URI: data_uri, **parameters}, _MIGRATE_FLAGS | flags)
 
         try:

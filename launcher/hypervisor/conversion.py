@@ -65,6 +65,16 @@ def migration_parameters(terms: Terms, disks: Disks = NO_DISKS) -> tuple[dict[st
     return parameters, flags
 
 
+def at_target(xml: str, disks: Disks) -> str | None:
+    """Return a domain's XML with its disks' paths at the target of a migration; None if they are the same."""
+    domain, moved, is_changed = fromstring(xml), dict(disks.moved), False  # noqa: S314  # libvirtd's
+    for source in domain.iterfind("devices/disk/source"):
+        if (path := moved.get(source.get("file", ""))) is not None:
+            source.set("file", path)
+            is_changed = True
+    return tostring(domain, encoding="unicode") if is_changed else None
+
+
 def cid(domain: Element) -> int:
     """Return the guest's vsock address (``<cid>``); 0 without one, or before libvirt chose it."""
     found = domain.find("devices/vsock/cid")

@@ -188,6 +188,8 @@ class Disks:
     """Both sides have writable disks open, without a page cache. The hypervisor must accept that."""
     uri: str = ""
     """Unix socket for the copies: here, and at the target, where QEMU listens."""
+    moved: tuple[tuple[str, str], ...] = ()
+    """Pairs of a path that a disk may have here, and its path at the target."""
 
 
 NO_DISKS: Final = Disks()

@@ -108,7 +108,7 @@ class ManagedDomain:
         self._imports = Imports(children, self._record, times=times)
         self._start = Start(hypervisor, self._watch, self.console, self.ports, self._making, times, images, self._clock.request)
         self._suspension = Suspension(hypervisor, self._watch, times)
-        self._plugging = Plugging(hypervisor, self._watch, serve_addresses)
+        self._plugging = Plugging(hypervisor, children, self._watch, serve_addresses)
         self._saving = Saving(hypervisor, self._watch, times, images)
         signals = Signals(hypervisor, self._record, self._agent)
         self._commands = Commands(self._agent, times)

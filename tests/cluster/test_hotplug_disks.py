@@ -28,6 +28,13 @@ DATA: dict[str, Any] = {
     "source": {"name": "data", "create": {"size": "16Mi"}},
     "serial": "hotplugged",
 }
+SPACE: dict[str, Any] = {"name": "space", "type": "EmptyDisk", "source": {"size": "8Mi"}}
+UNTIL_DISK = "n=0; until test -e /dev/{} -o $n -gt 30; do sleep 1; n=$((n+1)); done"
+COPY: dict[str, Any] = {
+    "name": "copy",
+    "type": "Image",
+    "source": {"reference": GUEST_IMAGE, "path": "boot/vmlinux", "sizeLimit": "128Mi"},
+}
 
 
 @pytest.fixture(autouse=True)
@@ -115,6 +122,44 @@ def test_claim_is_attached_moves_with_the_guest_and_is_detached(kubectl: Kubectl
     )
     images = [each for each in layout.shared_volumes().rglob("disk.img") if each.read_bytes().startswith(b"of-the-guest")]
     assert len(images) == 1
+
+
+def test_disks_with_overlays_come_move_and_are_blank_again(kubectl: Kubectl, testguest: None) -> None:
+    del testguest
+    kubectl.api.apply(with_disks(linux_vm(VM), ROOT))
+    vm = kubectl.api.ready("vm", VM, timeout=240)
+    pod, node = vm["status"]["podUID"], vm["status"]["nodeName"]
+    with console(kubectl, VM) as guest:
+        guest.expect("GUEST-READY", timeout=120)
+        edit(kubectl, ROOT, SPACE, COPY)
+        vm = until_disks(kubectl, "scratch", "space", "copy")
+        assert (vm["status"]["podUID"], is_true("RestartRequired")(vm)) == (pod, False)
+        assert [(each["name"], each["phase"]) for each in vm["status"]["volumeStatus"]] == [
+            ("space", "AttachedToNode"),
+            ("copy", "AttachedToNode"),
+        ]
+        guest.run(UNTIL_DISK.format("vdc"))
+        target = {each["name"]: each["target"] for each in vm["status"]["devices"] if each["kind"] == "disk"}
+        assert "ELF" in guest.run(f"head -c 4 /dev/{target['copy']}")
+        for each in ("vdb", "vdc"):
+            guest.run(f"echo of-the-guest | dd of=/dev/{each} conv=fsync")
+
+    made = kubectl.api.create(migration(VM, node=other_node(kubectl, node)))
+    assert final_phase(kubectl, made["metadata"]["name"]) == "Succeeded"
+    kubectl.api.until("vm", VM, lambda each: "volumeStatus" not in each["status"], timeout=60, what="no volume")
+    kubectl.api.until_list(
+        "pods", lambda found: not any("-volume-" in each["metadata"]["name"] for each in found), timeout=60, what="no pod"
+    )
+    with console(kubectl, VM) as guest:
+        for each in ("vdb", "vdc"):
+            assert "of-the-guest" in guest.run(f"head -c 12 /dev/{each}")
+        edit(kubectl, ROOT)
+        until_disks(kubectl, "scratch")
+        assert not has_disk(guest)
+        edit(kubectl, ROOT, SPACE)
+        until_disks(kubectl, "scratch", "space")
+        guest.run(UNTIL_DISK.format("vdb"))
+        assert "of-the-guest" not in guest.run("head -c 12 /dev/vdb")
 
 
 def test_waiting_disk_is_created_grows_and_becomes_a_medium(kubectl: Kubectl, testguest: None) -> None:

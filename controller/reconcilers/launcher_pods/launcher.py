@@ -7,6 +7,7 @@ from typing import Final
 from apiserver.apis.meta.objects import Object
 from apiserver.apis.virt.hardware import disks, features
 from apiserver.apis.virt.places import layout
+from controller.reconcilers.launcher_pods.disks import overlays_bytes
 from controller.reconcilers.launcher_pods.requirements import MIB, Claims, Requirements, image_source, in_mebibytes
 
 LAUNCHER_BYTES: Final = 80 * MIB
@@ -35,24 +36,38 @@ def requirements(domain: Object, claims: Claims) -> Requirements:
 
 
 def attachment_requirements(disk: Object) -> Requirements:
-    """Return the requirements of the pod for the claim or image of a hot-plugged disk (of ``disks.defaulted``)."""
-    run, claim = layout.IN_MEMORY[0], disks.claim_of(disk)
+    """Return the requirements of the pod for the claim, image and overlay of a hot-plugged disk (of ``disks.defaulted``)."""
+    run = layout.IN_MEMORY[0]
+    own = Requirements(
+        overhead_bytes=ATTACHMENT_BYTES + run.size,
+        storage_bytes=ATTACHMENT_LOG_BYTES,
+        volumes=({"name": run.name, "emptyDir": {"medium": "Memory", "sizeLimit": in_mebibytes(run.size)}},),
+        mounts=({"name": run.name, "mountPath": run.directory},),
+    )
+    return own + _attached(disk) + _overlay(disk)
+
+
+def _attached(disk: Object) -> Requirements:
+    if disk.get("type") == disks.EMPTY:
+        return Requirements()
+    claim, read_only = disks.claim_of(disk), {"readOnly": True} if disk["readOnly"] or disks.is_overlaid(disk) else {}
     content = (
         {"persistentVolumeClaim": {"claimName": claim}} if claim else {"image": image_source(disk["source"], "reference", "pullPolicy")}
     )
-    read_only = {"readOnly": True} if disk["readOnly"] else {}
     return Requirements(
-        overhead_bytes=ATTACHMENT_BYTES + run.size,
-        storage_bytes=ATTACHMENT_LOG_BYTES,
-        volumes=(
-            {"name": run.name, "emptyDir": {"medium": "Memory", "sizeLimit": in_mebibytes(run.size)}},
-            {"name": layout.ATTACHMENT_VOLUME, **content},
-        ),
-        mounts=(
-            {"name": run.name, "mountPath": run.directory},
-            {"name": layout.ATTACHMENT_VOLUME, "mountPath": layout.ATTACHMENT_DIRECTORY, **read_only},
-        ),
+        volumes=({"name": layout.ATTACHMENT_VOLUME, **content},),
+        mounts=({"name": layout.ATTACHMENT_VOLUME, "mountPath": layout.ATTACHMENT_DIRECTORY, **read_only},),
         owns_files=bool(claim),
+    )
+
+
+def _overlay(disk: Object) -> Requirements:
+    if not (size := overlays_bytes({"devices": {"disks": [disk]}})):
+        return Requirements()
+    return Requirements(
+        storage_bytes=size,
+        volumes=({"name": layout.ATTACHMENT_OVERLAY_VOLUME, "emptyDir": {"sizeLimit": in_mebibytes(size)}},),
+        mounts=({"name": layout.ATTACHMENT_OVERLAY_VOLUME, "mountPath": layout.ATTACHMENT_OVERLAY_DIRECTORY},),
     )
 
 

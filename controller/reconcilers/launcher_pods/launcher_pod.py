@@ -119,8 +119,8 @@ def attachment_pod(vm: Object, disk: Object, settings: Settings) -> Object:
 
 
 def resized(vm: Object, claims: Claims, guest_bytes: int) -> Object:
-    """Return the memory request and limit, as ``resources``, of a running guest's pod for at least ``guest_bytes``."""
-    found = _resources(requirements(vm, claims, guest_bytes), Placement())
+    """Return the memory request and limit, as ``resources``, of a running guest's pod for its new disks and at least ``guest_bytes``."""
+    found = _resources(requirements(hot_plug.with_added(vm), claims, guest_bytes), Placement())
     return {each: {"memory": amounts["memory"]} for each, amounts in found.items()}
 
 

@@ -15,12 +15,12 @@ from apiserver.apis.meta.objects import Object, is_deleting, name_of, uid_of
 from apiserver.apis.virt.hardware import disks
 from apiserver.apis.virt.kinds import dig_vm
 from apiserver.apis.virt.lifecycle import conditions, phases
-from apiserver.apis.virt.spec import hot_plug
+from apiserver.apis.virt.spec import hot_plug, pod_memory
 from controller.reconcilers import disk_claims
 from controller.reconcilers.actions import Action, CreatePod, DeletePod, Emit, Requeue, WriteStatus
 from controller.reconcilers.launcher_pods import launcher_pod
 from controller.reconcilers.pods import liveness, pod_state
-from controller.reconcilers.virtual_machines import statuses
+from controller.reconcilers.virtual_machines import pod_sizes, statuses
 from controller.reconcilers.virtual_machines.observed import Observed
 
 NOT_RUNNING: Final = "PodNotRunning"
@@ -44,13 +44,16 @@ def plan(seen: Observed) -> tuple[Action, ...]:
     waits = {name: wait for name, disk in new.items() if (wait := _wait(seen, disk))}
     wanted = _by_pod(seen, _attached(seen)) | new
     there = {name_of(each): each for each in seen.attachment_pods}
-    found = [_entry(seen, disk, there.get(name), waits.get(name)) for name, disk in wanted.items()]
+    copied = {name for name, disk in new.items() if name not in waits and disks.is_overlaid(disk)}
+    room = pod_sizes.room(seen, pod_memory.recorded(seen.vm)) if copied else pod_sizes.Room()
+    small = dict.fromkeys(copied, _Wait(room.reason, room.message)) if room.reason else {}
+    found = [_entry(seen, disk, there.get(name), waits.get(name) or small.get(name)) for name, disk in wanted.items()]
     missing = (_create(seen, disk) for name, disk in wanted.items() if name not in there and name not in waits)
     made = tuple(each for each in missing if each.request not in seen.refusals)
     kept = wanted.keys() - {name for name, wait in waits.items() if wait.reason == conditions.DISK_IN_USE}
     gone = (pod for name, pod in there.items() if name not in kept or not liveness.may_run(pod, seen.evidence))
     look = (Requeue(LOOK_SECONDS),) if waits else ()
-    return (*made, *(_delete(pod) for pod in gone if not is_deleting(pod)), *_write(seen, found), *look)
+    return (*room.actions, *made, *(_delete(pod) for pod in gone if not is_deleting(pod)), *_write(seen, found), *look)
 
 
 def _by_pod(seen: Observed, found: Iterable[Object]) -> dict[str, Object]:
@@ -129,5 +132,5 @@ def _warnings(seen: Observed, found: list[Object]) -> Iterator[Emit]:
     """Yield an Event for each disk that, by its new entry in ``found``, begins to wait for something that may need a user."""
     for each in found:
         stored = hot_plug.entry_of(seen.vm, str(each["name"])) or {}
-        if each.get("reason") not in (None, NOT_RUNNING, MIGRATING, stored.get("reason")):
+        if each.get("reason") not in (None, NOT_RUNNING, MIGRATING, pod_sizes.IN_PROGRESS, stored.get("reason")):
             yield Emit("Warning", str(each["reason"]), one_line(f"disk {each['name']}: {each['message']}", pod_state.MAX_MESSAGE))

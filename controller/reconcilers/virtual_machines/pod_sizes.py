@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
 from apiserver.apis.meta import quantity
 from apiserver.apis.meta.objects import Object, is_deleting, name_of, uid_of
@@ -32,23 +32,37 @@ def plan(seen: Observed) -> tuple[Action, ...]:
         return ()
     granted = pod_memory.granted(seen.vm)
     if wanted > granted:
-        return _grow(seen, pod, wanted)
+        return _grow(seen, wanted)
     if wanted < granted:
         return _record(seen, wanted) if pod_memory.is_released(seen.vm) else ()
     return _fit(seen, pod, wanted) if pod_memory.recorded(seen.vm) else ()
 
 
-def _grow(seen: Observed, pod: Object, wanted: int) -> tuple[Action, ...]:
-    before = pod_memory.recorded(seen.vm)
-    resize = _resize(seen, pod, wanted)
+class Room(NamedTuple):
+    """What gives the guest's pod enough memory; without a reason it has that."""
+
+    actions: tuple[Action, ...] = ()
+    reason: str = ""
+    message: str = ""
+
+
+def room(seen: Observed, amount: int) -> Room:
+    """Return what the guest's pod lacks for its new disks and this much guest memory (0: the present amount)."""
+    if (pod := own_pod(seen, seen.pods)) is None:
+        return Room((), IN_PROGRESS, "the pod of the guest is not known yet")
+    resize = _resize(seen, pod, amount)
     needed = _limit(resize.resources)
     if pod_state.memory_limit(pod) < needed:
         refusal = seen.refusals.get(resize.request)
-        return (resize,) if refusal is None else _record(seen, before, REFUSED, refusal)
+        return Room((resize,), IN_PROGRESS, f"pod {name_of(pod)} must get more memory") if refusal is None else Room((), REFUSED, refusal)
     if pod_state.actual_memory_limit(pod) >= needed:
-        return _record(seen, wanted)
-    reason, message = pod_state.resize_obstacle(pod) or (IN_PROGRESS, f"the kubelet has not resized pod {name_of(pod)} yet")
-    return _record(seen, before, reason, message)
+        return Room()
+    return Room((), *(pod_state.resize_obstacle(pod) or (IN_PROGRESS, f"the kubelet has not resized pod {name_of(pod)} yet")))
+
+
+def _grow(seen: Observed, wanted: int) -> tuple[Action, ...]:
+    actions, reason, message = room(seen, wanted)
+    return actions or _record(seen, pod_memory.recorded(seen.vm) if reason else wanted, reason, message)
 
 
 def _fit(seen: Observed, pod: Object, amount: int) -> tuple[Action, ...]:

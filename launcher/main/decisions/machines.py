@@ -31,9 +31,8 @@ def disks_of(machine: messages.Machine) -> Disks:
     names = copied_disks.names(machine.domain)
     targets = tuple(target for target, name in disk_names(machine).items() if name in names)
     is_shared = bool(disk_caches.shared(machine.domain))
-    return Disks(
-        targets, copied_disks.is_shallow(machine.domain), is_shared, f"unix://{layout.RUN_DIRECTORY}/{layout.MIGRATION_DISKS_SOCKET}"
-    )
+    uri = f"unix://{layout.RUN_DIRECTORY}/{layout.MIGRATION_DISKS_SOCKET}"
+    return Disks(targets, copied_disks.is_shallow(machine.domain), is_shared, uri, copied_disks.moved(machine.domain))
 
 
 def cpu_model(machine: messages.Machine | None) -> str:

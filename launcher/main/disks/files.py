@@ -6,11 +6,11 @@ import math
 import os
 import stat
 from collections.abc import Mapping
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
 from apiserver.apis.virt.places import layout
-from launcher.domain.disk_origins import Format, Found, Origin, below, origins
+from launcher.domain.disk_origins import Format, Found, Origin, below, origins, overlay_of
 from launcher.main.disks.qemu_img import ENVIRONMENT, QEMU_IMG
 from launcher.main.programs.children import Children
 
@@ -64,16 +64,35 @@ def look(specification: Mapping[str, Any]) -> dict[str, Found]:
 
 async def make_overlays(children: Children, specification: Mapping[str, Any], found: Mapping[str, Found]) -> None:
     """Create the missing overlays with qemu-img."""
-    for origin, overlay in _missing(specification):
-        partial = f"{overlay}.new"
+    for origin in origins(specification):
         its = found[origin.name]
+        overlay = overlay_of(origin, its)
+        if overlay is None or Path(overlay).exists():  # noqa: ASYNC240 - of the node's disk
+            continue
+        partial = f"{overlay}.new"
         content = [partial, str(origin.limit)] if origin.blank else ["-b", str(below(origin, its)), "-F", its.format, partial]
         await children.run([QEMU_IMG, "create", "-q", "-f", "qcow2", *content], ENVIRONMENT)
         os.rename(partial, overlay)  # noqa: PTH104  # pathlib in asynchronous code is what another rule forbids
 
 
-def _missing(specification: Mapping[str, Any]) -> list[tuple[Origin, Path]]:
-    return [(origin, Path(origin.overlay)) for origin in origins(specification) if origin.overlay and not Path(origin.overlay).exists()]
+def require_plugged(specification: Mapping[str, Any], found: Mapping[str, Found]) -> None:
+    """Raise DiskUnusable for a missing overlay without a directory from virt-handler: this pod's own space is for its first disks."""
+    for origin in origins(specification):
+        if origin.overlay is not None and not found[origin.name].plugged and not Path(origin.overlay).exists():
+            raise DiskUnusable(f"disk {origin.name!r}: virt-handler has not mounted a directory for its overlay")
+
+
+def remove_overlay(name: str) -> None:
+    """Remove the overlay of a disk that the guest released, so that a disk of this name is blank again. Idempotent. Raises OSError."""
+    origin = Origin(name, PurePosixPath(), image=False, read_only=False, overlaid=True)
+    for each in (origin.plugged_overlay, origin.overlay):
+        Path(str(each)).unlink(missing_ok=True)
+
+
+def overlay_directory(origin: Origin) -> Path:
+    """Return the directory for a disk's overlay: of the disk's attachment pod, if virt-handler mounted it, or of this pod."""
+    plugged = Path(origin.plugged_overlay).parent
+    return plugged if plugged.is_dir() else Path(layout.OVERLAYS_DIRECTORY)
 
 
 def _look(origin: Origin) -> Found:
@@ -83,7 +102,7 @@ def _look(origin: Origin) -> Found:
     if origin.made:
         return Found(direct=_direct_below(path.parent))
     if origin.blank:
-        return Found(direct=_direct_below(Path(layout.OVERLAYS_DIRECTORY)))
+        return Found(direct=_direct_under(origin), plugged=_is_plugged(origin))
     if origin.plugin:  # always raw: the guest could write the bytes that format detection reads
         return _of_file(_inside(path, str(path.parent), origin), "raw", origin)
     if origin.image:
@@ -91,7 +110,7 @@ def _look(origin: Origin) -> Found:
         return _of_file(image, image_format(image, origin.name), origin)
     if (size := device_size(origin)) is not None:
         _fits(size, origin)
-        return Found(block=True, direct=_direct_under(origin))
+        return Found(block=True, direct=_direct_under(origin), plugged=_is_plugged(origin))
     try:
         path.stat()
     except OSError as error:
@@ -105,11 +124,15 @@ def _look(origin: Origin) -> Found:
 def _of_file(file: Path, kind: Format, origin: Origin) -> Found:
     if origin.overlaid:
         _fits(virtual_size(file, kind), origin)
-    return Found(format=kind, direct=_direct(file) and _direct_under(origin))
+    return Found(format=kind, direct=_direct(file) and _direct_under(origin), plugged=_is_plugged(origin))
 
 
 def _direct_under(origin: Origin) -> bool:
-    return not origin.overlaid or _direct_below(Path(layout.OVERLAYS_DIRECTORY))
+    return not origin.overlaid or _direct_below(overlay_directory(origin))
+
+
+def _is_plugged(origin: Origin) -> bool:
+    return origin.overlaid and overlay_directory(origin) == Path(origin.plugged_overlay).parent
 
 
 def device_size(origin: Origin) -> int | None:

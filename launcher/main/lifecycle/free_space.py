@@ -14,6 +14,7 @@ from launcher.domain.values import InvalidSpecification
 from launcher.main.decisions import full_disks, known, machines
 from launcher.main.decisions.full_disks import FreeBytes, Tracked
 from launcher.main.decisions.times import TIMES, Times
+from launcher.main.disks import files
 from launcher.main.lifecycle.watching import Watch
 
 
@@ -23,7 +24,11 @@ def places(specification: Mapping[str, Any]) -> dict[str, PurePosixPath]:
         found = origins(specification)
     except InvalidSpecification:  # of XML, which need not have typed disks
         return {}
-    return {each.name: each.overlay.parent if each.overlay else each.path for each in found if each.overlay or each.path.name}
+    return {
+        each.name: PurePosixPath(files.overlay_directory(each)) if each.overlay else each.path
+        for each in found
+        if each.overlay or each.path.name
+    }
 
 
 def free(path: PurePosixPath) -> int | None:

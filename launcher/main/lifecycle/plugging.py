@@ -6,12 +6,13 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from launcher.domain.values import InvalidSpecification
+from launcher.domain.values import InvalidSpecification, segment
 from launcher.hypervisor.port import Hypervisor
 from launcher.main.decisions import known, plugged_interfaces, plugging, requests
 from launcher.main.decisions.refusal import RequestRefused
 from launcher.main.disks import blank_disks, file_sizes, files
 from launcher.main.lifecycle.watching import Watch
+from launcher.main.programs.children import Children, CommandFailed
 from launcher.protocol import messages
 
 Request = messages.AttachDisk | messages.DetachDisk | messages.AttachInterface | messages.DetachInterface
@@ -26,9 +27,12 @@ DOING: Final[Mapping[type[Request], str]] = {
 class Plugging:
     """Attaches and detaches one device at a time. libvirt's devices say what was done before."""
 
-    def __init__(self, hypervisor: Hypervisor, watch: Watch, serve_addresses: Callable[[messages.Machine], None]) -> None:
+    def __init__(
+        self, hypervisor: Hypervisor, children: Children, watch: Watch, serve_addresses: Callable[[messages.Machine], None]
+    ) -> None:
         """Store the settings; ``serve_addresses`` gets the machine after each change of its cards, for their DHCP."""
         self._hypervisor = hypervisor
+        self._children = children
         self._watch = watch
         self._serve_addresses = serve_addresses
         self._record = watch.record
@@ -58,7 +62,7 @@ class Plugging:
     async def _attach_disk(self, machine: messages.Machine, disk: Mapping[str, Any]) -> messages.Machine:
         name, is_medium = str(disk["name"]), plugging.has_drive(machine, disk["name"])
         machine = plugging.machine_with(machine, disk)
-        plugged = await _prepared(machine, name)
+        plugged = await self._prepared(machine, name)
         if is_medium:
             await self._change_medium(name, plugged)
         else:
@@ -66,13 +70,15 @@ class Plugging:
         return machine
 
     async def _detach_disk(self, machine: messages.Machine, name: str) -> messages.Machine:
-        if (target := plugging.targets(machine).get(name)) is None:
+        if machine.domain_xml:
             return machine
-        left = plugging.machine_without(machine, name)
+        target, left = plugging.targets(machine).get(name), plugging.machine_without(machine, name)
         if plugging.has_drive(machine, name):
-            await self._change_medium(name, await _prepared(left, name))
-        elif not await self._hypervisor.detach_disk(self._record.known.name, target):
+            await self._change_medium(name, await self._prepared(left, name))
+            return left
+        if target is not None and not await self._hypervisor.detach_disk(self._record.known.name, target):
             raise RequestRefused("NotReady", f"the guest has not released disk {name!r} yet", (name,))
+        await asyncio.to_thread(files.remove_overlay, segment(name, "name"))
         return left
 
     async def _change_medium(self, name: str, plugged: plugging.Plugged) -> None:
@@ -98,14 +104,16 @@ class Plugging:
         self._serve_addresses(left)  # virt-handler removes the bridge
         return left
 
-
-async def _prepared(machine: messages.Machine, name: str) -> plugging.Plugged:
-    alone = plugging.alone(machine, name)
-    try:
-        await asyncio.to_thread(blank_disks.create, alone)
-        await asyncio.to_thread(file_sizes.prepare, alone)
-        return plugging.plugged(machine, name, await asyncio.to_thread(files.look, alone))
-    except files.NotReady as error:
-        raise RequestRefused("NotReady", str(error), error.disks, full=isinstance(error, files.NoRoom)) from error
-    except (files.DiskUnusable, InvalidSpecification, OSError) as error:
-        raise RequestRefused("Failed", str(error)) from error
+    async def _prepared(self, machine: messages.Machine, name: str) -> plugging.Plugged:
+        alone = plugging.alone(machine, name)
+        try:
+            await asyncio.to_thread(blank_disks.create, alone)
+            await asyncio.to_thread(file_sizes.prepare, alone)
+            found = await asyncio.to_thread(files.look, alone)
+            await asyncio.to_thread(files.require_plugged, alone, found)
+            await files.make_overlays(self._children, alone, found)
+            return plugging.plugged(machine, name, found)
+        except files.NotReady as error:
+            raise RequestRefused("NotReady", str(error), error.disks, full=isinstance(error, files.NoRoom)) from error
+        except (files.DiskUnusable, CommandFailed, InvalidSpecification, OSError) as error:
+            raise RequestRefused("Failed", str(error)) from error

@@ -63,6 +63,10 @@ def relay(node: str) -> str:
     return f"{HOSTS[node]}:8445"
 
 
+async def _at_once(change: Callable[[], object]) -> None:
+    change()
+
+
 class FakeNode:
     def __init__(self) -> None:
         self.accelerators: dict[str, messages.Accelerator] = {}
@@ -73,6 +77,8 @@ class FakeNode:
         self.fault: Exception | None = None
         self.mounted: dict[str, str] = {}
         """Uids of attachment pods, by disk."""
+        self.mounting: Callable[[Callable[[], object]], Awaitable[None]] = _at_once
+        """Carries out a mount or unmount."""
         self.block: set[str] = set()
         """Block devices in the pod."""
         self.no_mount: Exception | None = None
@@ -98,12 +104,12 @@ class FakeNode:
     async def mount_claim(self, pod_uid: str, connection: Connection, attachment_uid: str, disk: Mapping[str, Any]) -> None:
         if self.no_mount is not None:
             raise self.no_mount
-        self.mounted[str(disk["name"])] = attachment_uid
+        await self.mounting(lambda: self.mounted.update({str(disk["name"]): attachment_uid}))
 
     async def unmount_claim(self, pod_uid: str, connection: Connection, disk: Mapping[str, Any]) -> None:
         if self.no_mount is not None:
             raise self.no_mount
-        self.mounted.pop(str(disk["name"]), None)
+        await self.mounting(lambda: self.mounted.pop(str(disk["name"]), None))
 
     def has_device(self, connection: Connection, disk: str) -> bool:
         return disk in self.block

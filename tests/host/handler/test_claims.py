@@ -96,6 +96,17 @@ def test_volume_of_the_kubelet_is_unmounted_once_it_is_unused(pod: Pod) -> None:
     assert pod.run("ls", pod.disks) == ""
 
 
+def test_unused_mount_of_a_lost_attachment_pod_is_replaced(pod: Pod) -> None:
+    pod.run("mkdir", pod.disks / "data")
+    pod.run("mount", "-t", "tmpfs", "-o", "size=1M", "none", pod.disks / "data")
+    pod.run("touch", pod.disks / "data/of-the-lost-pod")
+    with user_of(pod, pod.disks / "data/of-the-lost-pod"), pytest.raises(OSError, match="busy"):
+        claims.put(pod.launcher, pod.launcher, "data", read_only=False)
+    claims.put(pod.launcher, pod.launcher, "data", read_only=False)
+    assert pod.mounted() == ["data"]
+    assert pod.run("ls", pod.disks / "data") == "disk.img"
+
+
 @contextmanager
 def user_of(pod: Pod, file: Path) -> Iterator[None]:
     script = 'exec 3< "$0"; echo open; exec sleep 60'

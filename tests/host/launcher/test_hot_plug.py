@@ -13,7 +13,9 @@ from typing import Any
 
 import pytest
 
+from apiserver.apis.virt.hardware import disks
 from apiserver.apis.virt.places import layout, saved_image
+from apiserver.apis.virt.spec import hot_plug
 from handler.devices import claims
 from handler.pods.process import Launcher as Process
 from launcher.protocol import messages
@@ -126,6 +128,48 @@ def test_guest_gets_a_disk_writes_and_loses_it(pod: Launcher, claim: Path, bus: 
         assert list(pod.disks.iterdir()) == []
     with never_again("a lost write"):
         assert (claim / layout.DISK_IMAGE).read_bytes().startswith(b"of-the-guest")
+
+
+BLANK = {"name": "data", "type": "EmptyDisk", "source": {"size": "1Mi"}}
+COPY = {"name": "data", "type": "Image", "source": {"reference": "registry/tools", "path": layout.DISK_IMAGE}}
+EPHEMERAL = {"name": "data", "type": "PersistentVolumeClaim", "source": {"name": "data", "ephemeral": True}}
+
+
+@pytest.mark.parametrize(("disk", "content"), [(BLANK, ""), (COPY, "of-the-claim"), (EPHEMERAL, "of-the-claim")])
+def test_released_overlay_loses_what_the_guest_wrote(
+    pod: Launcher, claim: Path, tmp_path: Path, disk: dict[str, Any], content: str
+) -> None:
+    (full,) = disks.defaulted({"devices": {"disks": [{**disk, "serial": "hotplugged"}]}})
+    space = a_claim(tmp_path, "space")
+    (space / layout.DISK_IMAGE).unlink()
+    pod.socket(layout.LAUNCHER_SOCKET).close()
+    with (
+        opened(pod.process.pid) as target,
+        an_attachment_pod(claim) as source,
+        an_attachment_pod(space) as spaces,
+        pod.client() as client,
+        pod.console() as viewer,
+    ):
+        client.ask(messages.Sync(a_machine(devices={**NO_GRAPHICS, "disks": []})))
+        viewer.expect("GUEST-READY", seconds=120)
+        for _ in range(2):
+            for each in hot_plug.mounts_of(full):
+                pods = spaces if each.source == layout.ATTACHMENT_OVERLAY_DIRECTORY else source
+                claims.put(pods, target, each.name, read_only=each.read_only, parent=each.parent)
+            for _ in range(2):  # virt-handler has restarted
+                client.ask(messages.AttachDisk(full))
+            viewer.sh('while test -z "$(ls /sys/block)"; do sleep 1; done')
+            assert viewer.sh("head -c 12 /dev/vda | tr -d '\\0'") == content
+            viewer.sh("echo of-the-guest | dd of=/dev/vda conv=fsync")
+            assert viewer.sh("head -c 12 /dev/vda") == "of-the-guest"
+            assert [each.name for each in space.iterdir()] == [layout.OVERLAY]
+            client.ask(messages.DetachDisk("data"))
+            for each in hot_plug.mounts_of(full):
+                claims.remove(target, each.name, each.parent)
+            assert list(space.iterdir()) == []
+            assert list(pod.disks.iterdir()) == []
+            assert viewer.sh("ls /sys/block") == ""
+    assert (claim / layout.DISK_IMAGE).read_bytes().startswith(b"of-the-claim")
 
 
 def a_disk(name: str) -> dict[str, Any]:

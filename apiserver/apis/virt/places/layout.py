@@ -83,6 +83,8 @@ DISKS_VOLUME: Final = "disks"
 DISKS_DIRECTORY: Final = "/var/lib/kubevirt/disks"
 """Filesystem claims, with ``disk.img``: ``<here>/<disk name>``. The root is read-only, so virt-handler mounts a running guest's in an
 ``emptyDir``."""
+OVERLAY: Final = "overlay.qcow2"
+"""A hot-plugged disk's overlay: ``DISKS_DIRECTORY/<disk name>.overlay/<here>``. Names of disks have no dots."""
 DEVICES_DIRECTORY: Final = "/dev/kubevirt-disks"
 """Block claims: ``<here>/<disk name>``. The read-only root forbids changing a device's owner."""
 DISK_IMAGE: Final = "disk.img"
@@ -106,8 +108,11 @@ MADE_DIRECTORY: Final = "/var/lib/kubevirt/made-disks"
 ATTACHMENT_VOLUME: Final = "attachment"
 ATTACHMENT_DIRECTORY: Final = "/var/lib/kubevirt/attachment"
 """A running guest's new claim in the attachment pod, identified by this mount. virt-handler clones it."""
+ATTACHMENT_OVERLAY_VOLUME: Final = "attachment-overlay"
+ATTACHMENT_OVERLAY_DIRECTORY: Final = "/var/lib/kubevirt/attachment-overlay"
+"""The attachment pod's ``emptyDir`` for a disk's overlay, identified and cloned like the claim."""
 ATTACHMENT_SOCKET: Final = "attachment.sock"
-"""In that directory: virt-handler finds the pod's process through it."""
+"""In ``RUN_DIRECTORY``: virt-handler finds the pod's process through it."""
 STATE_VOLUME: Final = "firmware-state"
 STATE_DIRECTORY: Final = "/var/lib/kubevirt/firmware-state"
 """The claim of ``firmware.persistentState``, with a directory per machine."""
@@ -132,6 +137,11 @@ AGENT_CHANNEL: Final = "org.qemu.guest_agent.0"
 
 USER_ID: Final = 107
 """uid and gid of everything in a launcher pod (``qemu`` in the image's passwd)."""
+
+
+def overlay_directory(disk: str) -> str:
+    """Return the name below ``DISKS_DIRECTORY`` of the directory with a hot-plugged disk's overlay."""
+    return f"{disk}.overlay"
 
 
 def console_socket(port: int) -> str:

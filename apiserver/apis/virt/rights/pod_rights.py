@@ -36,10 +36,11 @@ class Content:
     """In the pod's namespace, or an image's reference; empty for a DownwardAPI."""
 
     def __str__(self) -> str:
-        return f"{self.kind} {self.name}"
+        return f"{self.kind} {self.name}".rstrip()
 
 
 _FIELDS: Final = Content(cloud_init.DOWNWARD_API, "")
+_EMPTY: Final = Content("emptyDir", "")
 
 
 def named_by(vm: Object) -> frozenset[Content]:
@@ -121,8 +122,11 @@ def attachment_objections(vm: Object, entry: Object, pod: Object | None) -> list
         found.append(f'disk "{entry.get("name")}" with PersistentVolumeClaim {entry.get("claimName")} is not in the spec')
     if (node := dig(pod, "spec", "nodeName")) != dig_vm(vm, "status", "nodeName"):
         found.append(f'pod "{name}" is on node {node}, and not on the guest\'s node')
-    if content not in _contents_at(pod, layout.ATTACHMENT_DIRECTORY):
-        found.append(f'pod "{name}" does not mount {content} at {layout.ATTACHMENT_DIRECTORY}')
+    places = [each.source for each in hot_plug.mounts_of(disk)] if disk else [layout.ATTACHMENT_DIRECTORY]
+    for place in places:
+        wanted = _EMPTY if place == layout.ATTACHMENT_OVERLAY_DIRECTORY else content
+        if wanted not in _contents_at(pod, place):
+            found.append(f'pod "{name}" does not mount {wanted} at {place}')
     for volume in dig(pod, "spec", "volumes") or ():
         allowed = frozenset({content})
         found += [f'pod "{name}" mounts {each} as volume {volume.get("name")}: {why}' for each, why in _excess(volume, "", allowed)]
@@ -137,6 +141,8 @@ def _contents_at(pod: Object, directory: str) -> list[Content]:
 
 
 def _content(volume: Object) -> Content:
+    if "emptyDir" in volume:
+        return _EMPTY
     if reference := dig(volume, "image", "reference"):
         return Content(disks.IMAGE, str(reference))
     return Content(disks.CLAIM, str(dig(volume, "persistentVolumeClaim", "claimName")))

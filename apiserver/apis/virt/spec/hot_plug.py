@@ -10,7 +10,7 @@ A drive stays; only its medium comes and goes. Another medium takes two steps, w
 from __future__ import annotations
 
 import copy
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 from apiserver.apis.meta.objects import Object, name_of
@@ -23,6 +23,8 @@ from apiserver.apis.virt.spec import running
 FIELD: Final = "volumeStatus"
 DISK: Final = "disk"
 """In ``status.domain.liveChanges`` of a guest that takes disks."""
+OVERLAY: Final = "disk.overlay"
+"""The same for blank disks, and for those over images and claims (``ephemeral``)."""
 MEDIUM: Final = "disk.medium"
 """The same for drives that take media."""
 BUSES: Final = ("virtio", "scsi")
@@ -44,30 +46,40 @@ class AttachmentPod(NamedTuple):
     uid: str
 
 
+class Mount(NamedTuple):
+    """A directory of a disk's attachment pod, and its place in the guest's pod."""
+
+    source: str
+    parent: str
+    name: str
+    read_only: bool
+
+
 def is_pluggable(disk: Mapping[str, Any]) -> bool:
     """Return whether a running guest can get this disk of ``disks.defaulted``, or a drive this medium.
 
-    The disk must be on a claim and a bus of ``BUSES``, without import, overlay, ``bootOrder`` and own I/O thread. A drive also gets
-    containers' images.
+    The disk must be blank, or on a claim or container image, and on a bus of ``BUSES``, without import, ``bootOrder`` and own I/O thread.
     """
     if disks.is_drive(disk):
         return bool(content_of(disk))
     return (
-        bool(disks.claim_of(disk))
-        and disk_imports.of(disk) is None
+        bool(content_of(disk))
         and disk["device"] == "disk"
         and disk["target"]["bus"] in BUSES
-        and not disks.is_overlaid(disk)
         and not disk.get("bootOrder")
         and not disk.get("dedicatedIOThread")
     )
 
 
 def content_of(disk: Mapping[str, Any]) -> str:
-    """Return what a disk's attachment pod mounts: the claim's name, or ``image:`` and a reference; "" for other disks."""
-    if disk.get("type") == disks.IMAGE:
-        return f"image:{reference_of(disk)}"
-    return str(disks.claim_of(disk) or "") if disk_imports.of(disk) is None else ""
+    """Return what a disk's attachment pod mounts: the claim's name, or ``image:`` and a reference; "" for other disks.
+
+    A disk with an overlay adds ``overlay:`` and its bytes.
+    """
+    found = f"image:{reference_of(disk)}" if disk.get("type") == disks.IMAGE else str(disks.claim_of(disk) or "")
+    if disk_imports.of(disk) is not None:
+        return ""
+    return f"{found} overlay:{disks.overlay_bytes(disk)}".strip() if disks.is_overlaid(disk) else found
 
 
 def reference_of(disk: Mapping[str, Any]) -> str:
@@ -80,9 +92,20 @@ def directory_of(disk: Mapping[str, Any]) -> str:
     return layout.IMAGES_DIRECTORY if disk.get("type") == disks.IMAGE else layout.DISKS_DIRECTORY
 
 
+def mounts_of(disk: Mapping[str, Any]) -> Iterator[Mount]:
+    """Yield what the guest's pod gets from a disk's attachment pod: first the claim or image, then the directory for its overlay."""
+    name, is_overlaid = str(disk["name"]), disks.is_overlaid(disk)
+    if disk.get("type") != disks.EMPTY:
+        yield Mount(layout.ATTACHMENT_DIRECTORY, directory_of(disk), name, read_only=is_overlaid or bool(disk["readOnly"]))
+    if is_overlaid:
+        overlay = layout.overlay_directory(name)
+        yield Mount(layout.ATTACHMENT_OVERLAY_DIRECTORY, layout.DISKS_DIRECTORY, overlay, read_only=False)
+
+
 def is_supported(disk: Mapping[str, Any], changes: Collection[str]) -> bool:
-    """Return whether ``changes`` (``liveChanges``) has ``MEDIUM`` for a drive, or ``DISK`` for others."""
-    return (MEDIUM if disks.is_drive(disk) else DISK) in changes
+    """Return whether ``changes`` (``liveChanges``) has ``MEDIUM`` for a drive, ``DISK`` for a claim, ``OVERLAY`` for others."""
+    is_plain = disks.claim_of(disk) and not disks.is_overlaid(disk)
+    return (MEDIUM if disks.is_drive(disk) else DISK if is_plain else OVERLAY) in changes
 
 
 def changes_of(vm: Mapping[str, Any]) -> Collection[str]:
@@ -198,6 +221,15 @@ def take(vm: Object, changed: Collection[str]) -> None:
     runs, ejected = vm["status"][running.RUNNING], [str(each["name"]) for each in removed(vm)]
     desired = _without_media(vm["spec"]["domain"], ejected)
     running.set_domain(vm, with_disks(runs.get("domain") or {}, desired, changed))
+
+
+def with_added(vm: Mapping[str, Any]) -> Object:
+    """Return the machine with all :func:`added` disks in ``status.running`` that virt-launcher can plug."""
+    changes, runs = changes_of(vm), running.domains_of(vm)[1]
+    if not (found := [str(each["name"]) for each in added(vm) if is_supported(each, changes)]):
+        return dict(vm)
+    form = {**running.spec_of(vm), "domain": with_disks(runs, vm["spec"]["domain"], found)}
+    return {**vm, "status": {**vm["status"], running.RUNNING: form}}
 
 
 def live(vm: Mapping[str, Any]) -> tuple[str, ...]:

@@ -120,6 +120,17 @@ def test_copied_disks_are_named_and_have_their_own_uri(shallow: bool, flag: int)
     assert conversion.migration_parameters(Terms(), Disks(uri="unix:///disks")) == ({}, 0)
 
 
+def test_disks_have_their_paths_at_the_target() -> None:
+    xml = (
+        "<domain><devices><disk><source file='/{}/a' /><backingStore><source file='/plugged/a' /></backingStore></disk></devices></domain>"
+    )
+    disks = Disks(("vda",), moved=(("/plugged/a", "/own/a"), ("/plugged/b", "/own/b")))
+    moved = conversion.at_target(xml.format("plugged"), disks)
+    assert moved is not None
+    assert [each.get("file") for each in ET.fromstring(moved).iter("source")] == ["/own/a", "/plugged/a"]
+    assert conversion.at_target(xml.format("own"), disks) is None
+
+
 @pytest.mark.parametrize(
     ("bandwidth", "copied", "share"), [(8 << 20, (), 8), (8 << 20, ("vda",), 8), (8 << 20, ("vda", "vdb"), 4), (1, ("vda", "vdb"), 1)]
 )

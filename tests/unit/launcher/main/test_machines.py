@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import dataclasses
 
+from apiserver.apis.virt.places import layout
 from launcher.hypervisor.port import Disks
 from launcher.main.decisions import machines
 from launcher.protocol import messages
@@ -22,5 +23,10 @@ def test_pod_only_disks_have_libvirts_names() -> None:
     machine = dataclasses.replace(
         MACHINE, domain={"devices": {"disks": [claim, blank, {**blank, "name": "more", "target": {"bus": "scsi"}}]}}
     )
-    assert machines.disks_of(machine) == Disks(("vdb", "sda"), shallow=True, shared=True, uri="unix:///run/kubevirt/migration/disks.sock")
+    moved = tuple(
+        (f"{layout.DISKS_DIRECTORY}/{each}.overlay/overlay.qcow2", f"{layout.OVERLAYS_DIRECTORY}/{each}.qcow2")
+        for each in ("scratch", "more")
+    )
+    uri = "unix:///run/kubevirt/migration/disks.sock"
+    assert machines.disks_of(machine) == Disks(("vdb", "sda"), shallow=True, shared=True, uri=uri, moved=moved)
     assert machines.disks_of(MACHINE) == Disks((), shallow=True, uri="unix:///run/kubevirt/migration/disks.sock")

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from apiserver.apis.virt.places import layout
 from launcher.domain.states import State
 from launcher.hypervisor import conversion
 from launcher.hypervisor.port import (
@@ -429,7 +430,9 @@ async def test_disks_that_the_pod_alone_has_leave_with_the_guest(world: World, o
     await world.domain.handle(messages.Sync(dataclasses.replace(MACHINE, domain={**SPECIFICATION, "devices": {"disks": [blank]}})))
     await world.domain.handle(messages.Migrate("m1", relays_disks=True))
     await world.until(lambda: world.hypervisor.migrating)
-    assert world.hypervisor.disks == [Disks(("vda",), shallow=True, uri="unix:///run/kubevirt/migration/disks.sock")]
+    moved = ((f"{layout.DISKS_DIRECTORY}/scratch.overlay/overlay.qcow2", f"{overlays}/scratch.qcow2"),)
+    uri = "unix:///run/kubevirt/migration/disks.sock"
+    assert world.hypervisor.disks == [Disks(("vda",), shallow=True, uri=uri, moved=moved)]
     world.hypervisor.end_migration(NAME)
     await world.ends("migrated")
 

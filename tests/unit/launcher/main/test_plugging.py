@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from apiserver.apis.virt.places import layout
 from launcher.hypervisor.port import HypervisorError, OperationTimeout
 from launcher.main.decisions.refusal import RequestRefused
 from launcher.protocol import messages
@@ -108,6 +109,40 @@ async def test_blank_disk_is_created_before_it_is_attached(world: World, claims:
     await world.domain.handle(messages.AttachDisk(a_disk(source={"name": "data", "create": {"size": "2Mi"}})))
     assert (claims / "data/disk.img").stat().st_size == 2 << 20
     assert disks(world) == {"root": "vda", "data": "vdb"}
+
+
+BLANK = a_disk("scratch", type="EmptyDisk", source={"size": "1Mi"})
+
+
+async def test_overlay_is_in_the_directory_that_virt_handler_mounted(world: World, claims: Path, overlays: Path) -> None:
+    await world.domain.handle(SYNC)
+    found = await refused(world, messages.AttachDisk(BLANK))
+    assert (found.reason, str(found)) == ("Failed", "disk 'scratch': virt-handler has not mounted a directory for its overlay")
+    overlay = claims / "scratch.overlay" / layout.OVERLAY
+    overlay.parent.mkdir()
+    for _ in range(2):
+        await world.domain.handle(messages.AttachDisk(BLANK))
+    assert disks(world) == {"root": "vda", "scratch": "vdb"}
+    assert f'file="{layout.DISKS_DIRECTORY}/scratch.overlay/{layout.OVERLAY}"' in world.hypervisor.attached[-1]
+    assert [each[-3:] for each in world.children.runs] == [["qcow2", f"{overlay}.new", str(1 << 20)]]
+    for _ in range(2):  # virt-handler may have been killed before it unmounted the directory
+        overlay.write_bytes(b"of the guest")
+        await world.domain.handle(messages.DetachDisk("scratch"))
+        assert not overlay.exists()
+    assert not (overlays / "scratch.qcow2").exists()
+
+
+async def test_overlay_of_the_pod_goes_with_its_disk(world: World, overlays: Path) -> None:
+    machine = dataclasses.replace(GUEST, domain={**GUEST.domain, "devices": {"disks": [BLANK]}})
+    overlay = overlays / "scratch.qcow2"
+    overlay.write_bytes(b"of the guest")
+    await world.domain.handle(messages.Sync(machine))
+    world.hypervisor.keeps_disks = True
+    await refused(world, messages.DetachDisk("scratch"))
+    assert overlay.exists()
+    world.hypervisor.keeps_disks = False
+    await world.domain.handle(messages.DetachDisk("scratch"))
+    assert not overlay.exists()
 
 
 DRIVE: dict[str, Any] = {"name": "tray", "device": "cdrom", "target": {"bus": "scsi"}}

@@ -57,10 +57,17 @@ class ConnectedConsole(Console):
 
 
 class IdleChildren(Children):
-    """Commands that succeed without effect."""
+    """Commands that succeed, and only create the files of overlays."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.runs: list[list[str]] = []
 
     async def run(self, arguments: Sequence[str], environment: Mapping[str, str]) -> str:
         await asyncio.sleep(0)
+        self.runs.append(list(arguments))
+        for overlay in (each for each in arguments if each.endswith(".qcow2.new")):
+            Path(overlay).touch()
         return ""
 
 
@@ -101,6 +108,7 @@ class World:
         self.memory: int | None = None
         """Bytes that the pod may still use."""
         self.hypervisor = FakeHypervisor()
+        self.children = IdleChildren()
         self.served: list[messages.Machine] = []
         self.serving_fails: OSError | None = None
         self._directory = directory
@@ -110,7 +118,7 @@ class World:
             self.hypervisor,
             self._console,
             lambda changed: SerialPorts(directory, changed),
-            IdleChildren(),
+            self.children,
             qemu_log=lambda _name: directory / "log",
             serve_addresses=self.serve_addresses,
             status_changed=lambda: None,

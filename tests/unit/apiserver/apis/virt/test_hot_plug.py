@@ -1,13 +1,14 @@
 from __future__ import annotations
 
 import copy
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from apiserver.apis.virt.hardware import disks
 from apiserver.apis.virt.places import layout
-from apiserver.apis.virt.spec import hot_plug, live_changes
+from apiserver.apis.virt.spec import hot_plug, live_changes, running
 
 POD_UID = "1b0a1c1e-0000-4000-8000-000000000001"
 
@@ -53,16 +54,53 @@ def test_added_removed_and_kept_disks_are_found_by_name() -> None:
         a_disk("x", device="lun"),
         a_disk("x", bootOrder=1),
         a_disk("x", dedicatedIOThread=True),
-        {"name": "x", "type": "PersistentVolumeClaim", "source": {"name": "x", "ephemeral": True}},
         {"name": "x", "type": "PersistentVolumeClaim", "source": {"name": "x", "import": {"url": "http://server/x"}}},
-        {"name": "x", "type": "Image", "source": {"reference": "registry/x"}},
-        {"name": "x", "type": "EmptyDisk", "source": {"size": "1Gi"}},
+        {"name": "x", "type": "EmptyDisk", "source": {"size": "1Gi"}, "bootOrder": 1},
         {"name": "x", "type": "NBD", "source": {"host": "nbd.example"}},
     ],
 )
 def test_other_disks_need_a_restart(disk: dict[str, Any]) -> None:
-    assert hot_plug.live(a_vm([ROOT, disk], [ROOT])) == ()
-    assert hot_plug.live(a_vm([ROOT], [ROOT, disk])) == ()
+    for vm in (a_vm([ROOT, disk], [ROOT]), a_vm([ROOT], [ROOT, disk])):
+        vm["status"]["domain"]["liveChanges"] = [hot_plug.DISK, hot_plug.OVERLAY, hot_plug.MEDIUM]
+        assert hot_plug.live(vm) == ()
+
+
+BLANK: dict[str, Any] = {"name": "x", "type": "EmptyDisk", "source": {"size": "1Mi"}}
+OVERLAID: dict[str, Any] = {"name": "x", "type": "Image", "source": {"reference": "registry/x", "sizeLimit": "2Mi"}}
+EPHEMERAL: dict[str, Any] = {"name": "x", "type": "PersistentVolumeClaim", "source": {"name": "x", "ephemeral": True, "sizeLimit": "2Mi"}}
+
+
+@pytest.mark.parametrize("disk", [BLANK, OVERLAID, EPHEMERAL, {**OVERLAID, "readOnly": True}])
+def test_disk_with_an_overlay_needs_a_launcher_that_makes_it(disk: dict[str, Any]) -> None:
+    for vm in (a_vm([ROOT, disk], [ROOT]), a_vm([ROOT], [ROOT, disk])):
+        assert hot_plug.live(vm) == ()
+        vm["status"]["domain"]["liveChanges"] = [hot_plug.OVERLAY]
+        assert hot_plug.live(vm) == ("x",)
+
+
+@pytest.mark.parametrize(
+    ("disk", "expected"),
+    [
+        (DATA, [("attachment", "disks", "data", False)]),
+        ({**DATA, "readOnly": True}, [("attachment", "disks", "data", True)]),
+        (BLANK, [("attachment-overlay", "disks", "x.overlay", False)]),
+        (OVERLAID, [("attachment", "images", "x", True), ("attachment-overlay", "disks", "x.overlay", False)]),
+        (EPHEMERAL, [("attachment", "disks", "x", True), ("attachment-overlay", "disks", "x.overlay", False)]),
+        ({**OVERLAID, "readOnly": True}, [("attachment", "images", "x", True)]),
+    ],
+)
+def test_pod_gets_content_read_only_below_an_overlay(disk: dict[str, Any], expected: list[tuple[str, str, str, bool]]) -> None:
+    (full,) = disks.defaulted({"devices": {"disks": [disk]}})
+    found = [(Path(each.source).name, Path(each.parent).name, each.name, each.read_only) for each in hot_plug.mounts_of(full)]
+    assert found == expected
+
+
+def test_new_disks_count_if_the_launcher_takes_them() -> None:
+    vm = a_vm([ROOT, BLANK], [ROOT])
+    assert running.domains_of(hot_plug.with_added(vm))[1]["devices"]["disks"] == [ROOT]
+    vm["status"]["domain"]["liveChanges"] = [hot_plug.OVERLAY]
+    assert running.domains_of(hot_plug.with_added(vm))[1]["devices"]["disks"] == [ROOT, BLANK]
+    assert vm["status"]["running"]["domain"]["devices"]["disks"] == [ROOT]
 
 
 def a_drive(medium: str | None = None, **more: Any) -> dict[str, Any]:
@@ -134,7 +172,10 @@ def test_other_drives_keep_their_media() -> None:
         (a_drive(**IMAGE), "image:registry/x", "registry/x", layout.IMAGES_DIRECTORY),
         (a_drive(type="Image"), "image:", "", layout.IMAGES_DIRECTORY),
         (a_drive(), "", "", layout.DISKS_DIRECTORY),
-        ({"name": "x", "type": "EmptyDisk", "source": {"reference": "registry/x"}}, "", "", layout.DISKS_DIRECTORY),
+        (BLANK, f"overlay:{1 << 20}", "", layout.DISKS_DIRECTORY),
+        (OVERLAID, f"image:registry/x overlay:{2 << 20}", "registry/x", layout.IMAGES_DIRECTORY),
+        (EPHEMERAL, f"x overlay:{2 << 20}", "", layout.DISKS_DIRECTORY),
+        ({"name": "x", "type": "NBD", "source": {"reference": "registry/x"}}, "", "", layout.DISKS_DIRECTORY),
     ],
 )
 def test_content_of_a_disk_has_its_place_in_the_pod(disk: dict[str, Any], content: str, reference: str, directory: str) -> None:

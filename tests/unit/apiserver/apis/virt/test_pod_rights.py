@@ -409,6 +409,22 @@ def test_attachment_pod_has_only_the_content_of_its_disk(disk: Object, how: str,
     assert any(why.format(content) in each for each in found), found
 
 
+BLANK: Final = {"name": "data", "type": "EmptyDisk", "source": {"size": "1Mi"}}
+
+
+@pytest.mark.parametrize("disk", [BLANK, {**IMAGED, "device": "disk"}])
+@pytest.mark.parametrize("content", [{"persistentVolumeClaim": {"claimName": "data"}}, {"image": {"reference": "registry/tools:1"}}])
+def test_overlay_is_in_an_empty_directory(disk: Object, content: Object) -> None:
+    """In the claim or image, the guest could write to what it may only read."""
+    vm, pod, entry = an_attachment(disk)
+    assert pod_rights.attachment_objections(vm, entry, pod) == []
+    volume = next(each for each in pod["spec"]["volumes"] if each["name"] == layout.ATTACHMENT_OVERLAY_VOLUME)
+    del volume["emptyDir"]
+    volume |= content
+    found = pod_rights.attachment_objections(vm, entry, pod)
+    assert any(f"does not mount emptyDir at {layout.ATTACHMENT_OVERLAY_DIRECTORY}" in each for each in found)
+
+
 def test_attachment_of_an_image_is_of_a_disk() -> None:
     vm, pod, right = an_attachment(IMAGED)
     (found, *_) = pod_rights.attachment_objections(vm, {**right, "name": "other"}, pod)

@@ -10,8 +10,9 @@ from apiserver.apis.virt.places import layout, names, shape
 from apiserver.apis.virt.spec import hot_plug
 from apiserver.client.informer import Informer
 from apiserver.client.store import Store
-from controller.reconcilers.actions import Action, CreatePod, DeletePod, Emit, Requeue, WriteStatus
+from controller.reconcilers.actions import Action, CreatePod, DeletePod, Emit, Requeue, ResizePod, WriteStatus
 from controller.reconcilers.indexes import BY_HELD_STORAGE, BY_OWNER, Informers, held_storage_of_vm
+from controller.reconcilers.launcher_pods import launcher_pod
 from controller.reconcilers.pods import ownership
 from controller.reconcilers.settings import Settings
 from controller.reconcilers.virtual_machines import attachment_pods
@@ -57,8 +58,16 @@ def attached(vm: dict[str, Any]) -> dict[str, Any]:
     return {"name": "data", "claimName": "data", "phase": "AttachedToNode", "hotplugVolume": volume}
 
 
-def plan(vm: dict[str, Any], *pods: dict[str, Any], claim: dict[str, Any] | None = CLAIM, **more: Any) -> tuple[Action, ...]:
-    seen = Observed(vm=vm, pods=(a_pod(),), claims={"data": claim}, now=NOW, settings=Settings("launcher"), attachment_pods=pods, **more)
+def plan(
+    vm: dict[str, Any],
+    *pods: dict[str, Any],
+    claim: dict[str, Any] | None = CLAIM,
+    own: dict[str, Any] | None = None,
+    **more: Any,
+) -> tuple[Action, ...]:
+    seen = Observed(
+        vm=vm, pods=(own or a_pod(),), claims={"data": claim}, now=NOW, settings=Settings("launcher"), attachment_pods=pods, **more
+    )
     return attachment_pods.plan(seen)
 
 
@@ -127,6 +136,64 @@ def test_drive_gets_a_pod_with_the_image() -> None:
     vm["status"]["volumeStatus"] = [entry]
     hot_plug.record(vm)
     assert "running" not in vm["status"]
+
+
+BLANK = {"name": "data", "type": "EmptyDisk", "source": {"size": "64Mi"}}
+COPY = {"name": "data", "type": "Image", "source": {"reference": "registry/tools:1", "sizeLimit": "64Mi"}}
+
+
+def a_pod_with(mebibytes: int, actual: int | None = None) -> dict[str, Any]:
+    """Return the guest's pod, for which this memory was requested and which has ``actual``."""
+    pod = a_pod()
+    pod["spec"]["containers"] = [{"name": names.CONTAINER, "resources": {"limits": {"memory": f"{mebibytes}Mi"}}}]
+    limits = {"limits": {"memory": f"{actual or mebibytes}Mi"}}
+    pod["status"]["containerStatuses"] = [{"name": names.CONTAINER, "resources": limits}]
+    return pod
+
+
+def with_overlay(disk: dict[str, Any]) -> dict[str, Any]:
+    vm = a_machine()
+    vm["spec"]["domain"]["devices"]["disks"] = [disk]
+    vm["status"]["domain"] = {"liveChanges": [hot_plug.OVERLAY]}
+    return vm
+
+
+@pytest.mark.parametrize(("disk", "volumes"), [(BLANK, ["run", "attachment-overlay"]), (COPY, ["run", "attachment", "attachment-overlay"])])
+def test_disk_with_an_overlay_gets_its_space_from_its_pod(disk: dict[str, Any], volumes: list[str]) -> None:
+    vm = with_overlay(disk)
+    actions = plan(vm, claim=None, own=a_pod_with(4096))
+    (made,) = (each.pod for each in actions if isinstance(each, CreatePod))
+    (container,) = made["spec"]["containers"]
+    assert shape.fits(made)
+    assert [each["name"] for each in made["spec"]["volumes"]] == volumes
+    assert made["spec"]["volumes"][-1]["emptyDir"] == {"sizeLimit": "67Mi"}
+    for amounts in container["resources"].values():  # counted by quotas
+        assert amounts["ephemeral-storage"] == "68Mi"
+    assert [(each["reason"], "claimName" in each) for each in entries(actions)] == [("PodNotRunning", False)]
+    vm["status"]["volumeStatus"] = entries(plan(vm, an_attachment(vm), claim=None, own=a_pod_with(4096)))
+    hot_plug.record(vm)
+    assert "running" not in vm["status"]
+
+
+def test_disk_that_a_migration_copies_waits_for_memory() -> None:
+    vm = with_overlay(BLANK)
+    few, enough = a_pod_with(64), launcher_pod.resized(vm, {}, 0)["limits"]["memory"]
+    actions = plan(vm, an_attachment(vm), own=few)
+    (resize,) = (each for each in actions if isinstance(each, ResizePod))
+    assert resize.resources["limits"]["memory"] == enough
+    assert [each["reason"] for each in entries(actions)] == ["PodResizeInProgress"]
+    assert not [each for each in actions if isinstance(each, Emit)]
+    mebibytes = int(enough.removesuffix("Mi"))
+    actions = plan(vm, an_attachment(vm), own=a_pod_with(mebibytes, actual=64))
+    assert [each["reason"] for each in entries(actions)] == ["PodResizeInProgress"]
+    assert not [each for each in actions if isinstance(each, ResizePod)]
+    actions = plan(vm, an_attachment(vm), own=few, refusals={resize.request: "exceeded quota"})
+    assert [(each["reason"], each["message"]) for each in entries(actions)] == [("PodResizeRefused", "exceeded quota")]
+    assert [each.reason for each in actions if isinstance(each, Emit)] == ["PodResizeRefused"]
+    actions = plan(vm, an_attachment(vm), own=a_pod_with(mebibytes))
+    assert [each["phase"] for each in entries(actions)] == ["AttachedToNode"]
+    without = a_machine(wanted=False, runs=True)
+    assert mebibytes - int(launcher_pod.resized(without, {}, 0)["limits"]["memory"].removesuffix("Mi")) == 17
 
 
 @pytest.mark.parametrize(
