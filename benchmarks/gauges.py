@@ -100,7 +100,7 @@ def nodes(kubectl: Kubectl) -> list[str]:
 
 @contextmanager
 def started(kubectl: Kubectl, manifest: dict[str, Any], said: str = PROMPT) -> Iterator[dict[str, Any]]:
-    """Create a machine; yield it once its console printed ``said``; delete it afterwards."""
+    """Create a machine; yield it once its console printed ``said``; delete it after the block, unless that fails."""
     name = manifest["metadata"]["name"]
     kubectl.create(manifest)
     kubectl("wait", "vm", name, "--for=condition=Ready", f"--timeout={START_SECONDS}s", timeout=START_SECONDS + 10)

@@ -147,7 +147,7 @@ def log_of(kubectl: Kubectl, *arguments: str) -> str:
 
 @contextmanager
 def ready(kubectl: Kubectl, memory_mib: int, fill_mib: int) -> Iterator[None]:
-    """Start guest, Service and client; after the block, verify that the guest never restarted."""
+    """Start guest, Service and client; after the block, raise NotMeasured if the guest has restarted."""
     kubectl.apply(a_service(NAME, NAME), machine(memory_mib))
     kubectl("wait", "vm", NAME, "--for=condition=Ready", f"--timeout={START_SECONDS}s", timeout=START_SECONDS + 10)
     with console(kubectl, NAME) as guest:

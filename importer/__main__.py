@@ -16,7 +16,7 @@ MEMORY_BYTES: Final = 1 << 30
 
 
 def main() -> int:
-    """Import once; return 0 when the disk exists, else 1."""
+    """Import by the plan on standard input; return exit status 0 if the claim then has a disk, else 1."""
     os.umask(0o007)
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

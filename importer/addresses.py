@@ -47,7 +47,7 @@ class Address:
 
 
 def parse(url: str) -> Address:
-    """Parse a URL. Raises ImportFailed if it is not http or https, or contains credentials."""
+    """Parse a URL. Raises ImportFailed if it is invalid, not http or https, or contains credentials."""
     try:
         parts = urlsplit(url)
         port = parts.port
@@ -66,7 +66,10 @@ def parse(url: str) -> Address:
 
 
 def redirected(address: Address, location: str) -> Address:
-    """Return a redirect's target; spaces and non-ASCII bytes are escaped, as in browsers and curl. Raises ImportFailed."""
+    """Return a redirect's target, with spaces and non-ASCII bytes escaped as in browsers.
+
+    Raises ImportFailed for an invalid one, or http after https.
+    """
     try:
         found = parse(urljoin(address.full, quote(location.strip(" \t").encode("latin-1", "replace"), safe=_KEPT)))
     except ImportFailed as error:

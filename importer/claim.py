@@ -48,7 +48,7 @@ class File:
         os.close(self._file)
 
     def lock(self) -> None:
-        """Lock the partial file. Raises ImportFailed if another import is running."""
+        """Lock the partial file. Raises ImportFailed if another import is running or has just ended."""
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             here, there = os.fstat(self._file), os.lstat(self.path)

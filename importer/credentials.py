@@ -52,7 +52,7 @@ def of_http(secret: Path | None, first: Address) -> Callable[[Address], Mapping[
 
 
 def of_s3(secret: Path | None, region: str, first: Address, now: Callable[[], datetime]) -> Callable[[Address], Mapping[str, str]]:
-    """Return a function from an address to headers, signed with the Secret for the server of ``first``; else none.
+    """Return a function from an address to its signed headers; these are empty for other servers than ``first``'s, or without Secret.
 
     Raises ImportFailed if the Secret lacks the keys.
     """
@@ -71,7 +71,7 @@ def of_s3(secret: Path | None, region: str, first: Address, now: Callable[[], da
 
 
 def of_registry(secret: Path | None, host: str) -> str:
-    """Return the Authorization header for a registry; empty: anonymous. Raises ImportFailed if the Secret has no entry for it."""
+    """Return the Authorization header for a registry; empty without Secret. Raises ImportFailed if the Secret has no entry for it."""
     if secret is None:
         return ""
     if user := value(secret, "username"):

@@ -51,7 +51,10 @@ _EXTENSION_ENCRYPTION: Final = 0x0537BE77
 
 
 def of(head: bytes, said: str | None = None) -> Format:
-    """Return ``raw`` or ``qcow2`` by an image's first bytes. Raises ImportFailed for another format, or another than the user ``said``."""
+    """Return the format: by the first bytes, unless the user ``said`` raw; raw if empty.
+
+    Raises ImportFailed for another than raw and qcow2, or without the said qcow2.
+    """
     if said == "raw" or not head:
         return "raw"
     if said == "qcow2" and not head.startswith(QCOW2_MAGIC):

@@ -53,7 +53,7 @@ class Reference:
 
 
 def parse(text: str) -> Reference:
-    """Parse an image reference; without a host, it is Docker Hub's."""
+    """Parse an image reference; without host, Docker Hub's; without version, ``latest``."""
     name, _, digest = text.partition("@")
     host, slash, rest = name.partition("/")
     if not slash or not ("." in host or ":" in host or host == "localhost"):
@@ -108,7 +108,7 @@ class _Stream:
         self._empty_reads = 0
 
     def read(self, size: int) -> bytes:
-        """Return ``size`` bytes, fewer at the end."""
+        """Return ``size`` bytes, fewer at the end; ReadError if repeatedly called after it."""
         while len(self._left) < size and (piece := next(self._pieces, b"")):
             self._left += piece
         found, self._left = self._left[:size], self._left[size:]

@@ -60,7 +60,10 @@ class Transfer:
     """Downloads of one import."""
 
     def __init__(self, headers: Headers, authorities: Path | None = None, seconds: float = SECONDS) -> None:
-        """Trust these authorities; None: the system's. Raises ImportFailed if they are unreadable."""
+        """Trust ``authorities`` (None: the system's), send each address its ``headers``; ``seconds``: patience with a silent server.
+
+        Raises ImportFailed if the authorities are unreadable.
+        """
         self._headers = headers
         self._seconds = seconds
         try:

@@ -148,9 +148,10 @@ class Console:
         os.write(self._terminal, text.encode())
 
     def expect(self, pattern: str, *, timeout: float = 60) -> re.Match[str]:
-        """Read until ``pattern`` matches; return the match, and drop the text up to its end. AssertionError after ``timeout``.
+        """Read until ``pattern`` matches; return the match, and drop the text up to its end.
 
-        Every read repeats the search: a pattern that begins with ``.*`` takes quadratic time.
+        AssertionError after ``timeout`` or the console's end. Every read repeats the search: a pattern that begins with ``.*`` takes
+        quadratic time.
         """
         if not (found := re.search(pattern, self.text)):
             deadline = Deadline(timeout, lambda: guests(self._domain) if self._domain else ())

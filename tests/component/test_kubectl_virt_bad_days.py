@@ -171,7 +171,6 @@ async def test_permanent_refusals_are_not_retried(server: FakeStreams, way: Acce
 
 
 async def test_a_server_that_is_not_there_is_not_waited_for() -> None:
-    """``--wait`` waits for the VM, not for a server."""
     one = Attached(Access("http://127.0.0.1:1", "default"), console.Settings("testvm", wait_seconds=60.0), terminal=True)
     async with asyncio.timeout(30):
         with pytest.raises(Failure, match="Unable to connect"):

@@ -77,7 +77,7 @@ class Daemon:
         self.state.mkdir(exist_ok=True)
 
     def restore(self) -> None:
-        """Serve the previous daemon's disks again, because QEMU reconnects."""
+        """Serve the previous daemon's disks again, because QEMU reconnects; print each one's error and go on."""
         for file in self.state.glob("*.json"):
             try:
                 self.add(json.loads(file.read_text()))
@@ -85,7 +85,7 @@ class Daemon:
                 print(f"{file.name}: {type(error).__name__}: {error}", file=sys.stderr)
 
     def answer(self, command: str, request: Document) -> Document:
-        """Execute virt-handler's command; return its answer; an error's has ``code``."""
+        """Execute virt-handler's command; return the answer, after an error with ``code`` and ``msg``."""
         try:
             with self.lock:
                 return {"ADD": self.add, "DEL": self.delete, "CHECK": self.check}[command](request)
@@ -131,7 +131,7 @@ class Daemon:
         return {}
 
     def check(self, request: Document) -> Document:
-        """Serve the requested disk unless it is served and its socket exists."""
+        """Serve the requested disk unless it is served and its socket exists; raises as :meth:`add`."""
         served = self.disks.get(key_of(request))
         if served is not None and not os.path.exists(request["disk"]["socket"]):
             served.close()
@@ -219,7 +219,7 @@ EPERM, EIO, EINVAL = 1, 5, 22
 
 
 def negotiate(connection: socket.socket, size: int, read_only: bool) -> None:
-    """Negotiate until the client selects the only export, with an empty name; EOFError if it aborts."""
+    """Negotiate until the client selects the only export, whose name is empty. Raises EOFError if it aborts or disconnects."""
     connection.sendall(b"NBDMAGIC" + struct.pack(">QH", OPTION_MAGIC, 3))
     (client,) = struct.unpack(">I", read(connection, 4))
     flags = 1 | 4 | 8 | (2 if read_only else 0)  # has flags, flush and FUA, read-only
@@ -253,7 +253,7 @@ def reply(connection: socket.socket, option: int, kind: int, data: bytes = b"") 
 
 
 def transmit(connection: socket.socket, file: int, size: int, read_only: bool) -> None:
-    """Handle the client's NBD requests until it disconnects or violates the protocol."""
+    """Handle NBD requests until the client's disconnect request or a violation; EOFError if the connection ends."""
     while True:
         magic, flags, kind, cookie, offset, length = struct.unpack(">IHHQQI", read(connection, 28))
         if magic != REQUEST_MAGIC or kind == DISCONNECT or (length > LONGEST and kind in (READ, WRITE)):
@@ -275,7 +275,7 @@ def transmit(connection: socket.socket, file: int, size: int, read_only: bool) -
 
 
 def carry_out(file: int, kind: int, offset: int, length: int, data: bytes) -> bytes:
-    """Read or write the image; return the read bytes, empty for a write. Raises OSError."""
+    """Read or write the image, for a flush neither; return the bytes that were read. Raises OSError."""
     if kind == READ:
         answer = os.pread(file, length, offset)
         if len(answer) != length:

@@ -99,7 +99,6 @@ async def test_unreadable_parameter_kind_fails_until_readable(caplog: pytest.Log
 
 
 async def test_unused_parameter_kind_is_not_followed() -> None:
-    """The informer ends with the last policy that names its kind."""
     kube = FakeAPI()
     async with following(kube) as params:
         params.want({RULE, SCOPE})

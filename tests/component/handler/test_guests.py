@@ -787,7 +787,6 @@ async def test_network_fault_of_a_running_guest_delays_no_status(world: World) -
 
 
 async def test_frequent_launcher_messages_do_not_rerun_network_setup(world: World) -> None:
-    """Each message would retry a network that cannot be set up."""
     world.link_limits = replace(world.link_limits, changes_per_second=1000.0)  # only the retries are limited here
     await world.vm()
     launcher = await world.launcher("pod-1")

@@ -649,7 +649,6 @@ async def test_unready_target_is_reported_until_it_is_ready(scene: Scene) -> Non
 
 
 async def test_changing_target_errors_cause_few_writes(scene: Scene) -> None:
-    """Otherwise the target's launcher could cause any number of writes."""
     scene.world.link_limits = replace(scene.world.link_limits, changes_per_second=1000.0)  # only the writes are limited here
     refusals = 0
 

@@ -156,7 +156,6 @@ async def test_a_flood_of_questions_is_held_back_and_counted(world: World) -> No
 
 
 async def test_virt_launchers_frames_reach_the_guest_only(world: World) -> None:
-    """An attacker in virt-launcher reaches only its own guest."""
     control = Tap(world.pod, network.CONTROL_TAP)
     legal = ethernet(GATEWAY_MAC, IPV6, icmpv6(network.ROUTER6, ALL_NODES, 134, ROUTER + b"router"), ALL_NODES_MAC)
     forged = ethernet(GATEWAY_MAC, IPV6, udp6(POD6, CALLER6, b"forged" + EVIL, 4001), frames.BROADCAST)

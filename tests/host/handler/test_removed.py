@@ -64,7 +64,6 @@ async def test_tap_and_filters_go_although_a_process_has_the_tap_open(pod: Pod, 
 
 
 async def test_coming_card_needs_the_link_of_its_own_network(pod: Pod) -> None:
-    """The card's link may be of another network."""
     only = {**VM, "status": {"running": {"domain": {"devices": {"interfaces": []}}}}}
     with pytest.raises(setup.NotInPod, match="no network default/lan"):
         await setup.Networks().join(only, "lan", "", pod.launcher)

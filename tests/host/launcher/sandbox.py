@@ -390,7 +390,10 @@ class Viewer:
         self._socket.close()
 
     def expect(self, text: str, seconds: float = 40.0) -> str:
-        """Return the output up to ``text``; AssertionError after ``seconds`` given to the guest (tests/given_time.py)."""
+        """Return the output up to ``text``.
+
+        AssertionError after ``seconds`` given to the guest (tests/given_time.py), or the console's end.
+        """
         wanted = text.encode()
         deadline = Deadline(seconds, self._guests)
         while wanted not in self.seen:

@@ -68,7 +68,6 @@ def test_each_service_monitor_selects_one_port_of_our_pods() -> None:
 
 
 def test_every_metric_of_virt_handler_is_kept_and_no_other() -> None:
-    """tests/component/test_monitoring.py has the other rules."""
     (endpoint,) = of_kind("ServiceMonitor")["virt-handler"]["spec"]["endpoints"]
     keep = next(each["regex"] for each in endpoint["metricRelabelings"] if each.get("action") == "keep")
     registered = re.findall(r"^# TYPE (\w+)", HandlerMetrics().text().decode(), re.MULTILINE)

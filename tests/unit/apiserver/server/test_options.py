@@ -56,7 +56,6 @@ def test_help_explains_every_flag() -> None:
 
 
 def test_the_arguments_of_sample_apiserver_are_enough() -> None:
-    """A chart of the sample-apiserver needs only another image."""
     given = options.parse(["--etcd-servers=http://localhost:2379"])
     assert (given.secure_port, given.tls_cert_file, given.authorization_mode) == (443, None, "Delegated")
 

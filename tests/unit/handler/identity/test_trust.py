@@ -60,7 +60,6 @@ def test_peers_without_a_valid_node_certificate_are_untrusted(stranger: Peer | N
 
 @given(st.text(max_size=80))
 def test_no_text_names_two_nodes(text: str) -> None:
-    """Names of nodes and of their certificates determine each other."""
     node = names.node_of_server_name(text)
 
     assert not node or names.handler_server_name(node) == text

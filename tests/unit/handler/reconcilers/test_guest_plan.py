@@ -120,7 +120,6 @@ def test_no_grace_period_is_sent_to_a_guest_that_shall_be_on() -> None:
 
 
 def test_begun_stop_is_completed_despite_a_later_start() -> None:
-    """The guest neither stays in Stopping forever, nor starts only to end at once."""
     for request in (None, a_request("Start"), a_request("Unpause")):
         assert plan(observed(a_vm("Stopping", request=request), a_running())) == shut_down(30.0)
         (action,) = plan(observed(a_vm("Stopping", request=request), EMPTY))

@@ -74,7 +74,6 @@ async def test_a_pod_that_starts_a_guest_becomes_no_target_meanwhile(world: Worl
 
 
 async def test_a_guest_is_paused_after_its_start_and_not_within(world: World) -> None:
-    """Otherwise the start would resume it."""
     go = world.hold_console()
     async with asyncio.TaskGroup() as group:
         group.create_task(world.domain.handle(SYNC))

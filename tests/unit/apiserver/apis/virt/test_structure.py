@@ -56,7 +56,6 @@ def faults_of(case: Case) -> tuple[str, ...]:
 
 
 def test_the_full_objects_have_every_field() -> None:
-    """Otherwise the tests would miss new fields."""
     for kind, full in ((types.VirtualMachine, a_full_virtual_machine()), (types.Migration, a_full_migration())):
         present = {".".join(step for step in path if isinstance(step, str)) for path in places(full)}
         assert {each for each in all_fields(kind) if not each.startswith((*COPIED, AS_THE_SPEC))} <= present

@@ -243,7 +243,6 @@ class Meddled(UnreliableStorage):
 
 
 async def test_2_writes_between_pages_of_the_first_list_are_seen(make_world: Callable[..., World]) -> None:
-    """Otherwise changes between the pages' revisions would be lost."""
     storage = Meddled()
     made = make_world(storage)
     for part in range(6):

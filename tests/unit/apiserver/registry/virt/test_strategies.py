@@ -783,7 +783,6 @@ def test_row_of_an_xml_machine_shows_cpus_and_memory() -> None:
 
 
 def test_the_documents_of_a_long_list_are_read_once() -> None:
-    """Otherwise each list request would parse all documents again."""
     strategy, read = VirtualMachineStrategy(), list[str]()
     vms = [{"spec": {"domainXML": documents.document(inside=f"<title>row {number}</title>")}} for number in range(reading.REMEMBERED + 20)]
 

@@ -141,7 +141,6 @@ def test_disks_that_are_copied_along_give_it_more_time() -> None:
 
 @pytest.mark.parametrize("phase", UNFINISHED)
 def test_recorded_policy_and_options_are_not_rewritten(phase: str) -> None:
-    """An edit of a policy does not change running migrations."""
     options = {"bandwidth": "5Mi"}
     policy = {"metadata": {"name": "other"}, "spec": {"bandwidth": "10Mi"}}
     migration = a_migration(phase=phase, **SIDES, targetNode="node2", policy="slow", options=options)

@@ -469,7 +469,6 @@ def test_in_time_the_deadline_is_waited_for(rerun: dict[str, Any], left: float) 
 @pytest.mark.parametrize("kind", ["DisksReady", "NetworkReady"])
 @pytest.mark.parametrize("reason", ["PluginFailed", "PluginTimedOut", "PluginNotFound"])
 def test_a_plugin_that_fails_takes_no_time_of_the_start(kind: str, reason: str) -> None:
-    """The start keeps its full time after the plugin has succeeded."""
     vm = a_vm(phase="Scheduled", attempts=[an_attempt()], rerun={"startTimeoutSeconds": 1})
     told = {"type": kind, "status": "False", "reason": reason, "message": "", "lastTransitionTime": "2026-01-01T00:01:00Z"}
     vm["status"]["conditions"] = [told]

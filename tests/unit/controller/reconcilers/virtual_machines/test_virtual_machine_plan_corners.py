@@ -74,7 +74,6 @@ def test_an_end_that_was_seen_is_recorded_at_once() -> None:
 
 
 def test_nothing_is_said_of_a_guest_that_ended() -> None:
-    """Its conditions go, as with virt-handler (``test_guest_status``): a lost guest is not paused."""
     vm = a_vm(phase="Running", attempts=[an_attempt()])
     vm["status"]["conditions"] = [
         {"type": each, "status": "True", "reason": "x", "lastTransitionTime": "2026-01-01T00:00:00Z"} for each in conditions.TYPES
