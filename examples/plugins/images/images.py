@@ -275,7 +275,7 @@ def transmit(connection: socket.socket, file: int, size: int, read_only: bool) -
 
 
 def carry_out(file: int, kind: int, offset: int, length: int, data: bytes) -> bytes:
-    """Read or write the image, for a flush neither; return the bytes that were read. Raises OSError."""
+    """Read or write the image, for a flush neither; return the read bytes. Raises OSError."""
     if kind == READ:
         answer = os.pread(file, length, offset)
         if len(answer) != length:
