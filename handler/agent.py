@@ -62,6 +62,8 @@ from handler.relays.incoming import Expected, Incoming
 from handler.relays.outgoing import Destination, Outgoing
 from handler.relays.running import Relays
 from handler.storage.adding import PluginDisks
+from handler.storage.node_disk import Image, NodeDisk
+from handler.storage.node_disk_sweep import Sweep
 from handler.streams.reading import Check, Reading
 from handler.streams.server import Server, Target
 
@@ -147,9 +149,18 @@ class Agent:
         theirs, records = Plugins(options.plugin_directory, allowed), Records(options.plugin_records / name)
         has_volumes = functools.partial(places.has_volumes, kubelet=options.kubelet)
         self._deleter = Deleter(records, theirs.call, has_volumes, event_recorder(self._recorder))
-        guests = node or Node(
-            theirs, records, host_disks.Allowed(options.host_disks, options.host_disks_max_created), capabilities, kubelet=options.kubelet
+        images = options.managed_save_directory
+        memory_images = NodeDisk(name, None if images is None else images / name, options.managed_save_keep_free_percent)
+        real = Node(
+            theirs,
+            records,
+            host_disks.Allowed(options.host_disks, options.host_disks_max_created),
+            capabilities,
+            memory_images=memory_images,
+            kubelet=options.kubelet,
         )
+        guests = node or real
+        self._sweep = Sweep(memory_images, self._machine_of, functools.partial(self._unmount_image, real))
         self._loops = self._controllers(guests, disks or PluginDisks(theirs, records, options.kubelet))
 
     def _controllers(self, node: guest_ports.Node, disks: guest_ports.Disks) -> dict[str, Controller]:
@@ -197,6 +208,7 @@ class Agent:
             for loop in self._loops.values():
                 tasks.create_task(loop.run(self._synced))
             tasks.create_task(self._deleter.run())
+            tasks.create_task(self._sweep.run())
             tasks.create_task(self._label())
             tasks.create_task(self._beat())
             tasks.create_task(Health(self._options.health_port, self._checks()).run())
@@ -255,6 +267,14 @@ class Agent:
         for migration in self.leaving.list():
             if migration_attempts.uid_of(migration) == migration_uid:
                 self._loops["source"].enqueue(objects.key_of(migration))
+
+    async def _machine_of(self, image: Image) -> Object:
+        return await self._client.get(VIRTUAL_MACHINES, image.machine, image.namespace)
+
+    async def _unmount_image(self, node: Node, image: Image, pod_uid: str) -> None:
+        link = self.links.get(pod_uid)
+        if link is not None and link.connection is not None:
+            await node.unmount_memory_image(pod_uid, link.connection, image)
 
     def _address(self) -> str:
         host = self._options.pod_ip

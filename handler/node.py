@@ -21,6 +21,7 @@ from handler.plugins.records import Records
 from handler.pods import attachments, hanging, places, qemu_capabilities
 from handler.pods.launcher import Connection
 from handler.pods.process import Launcher
+from handler.storage.node_disk import Image, NodeDisk
 from launcher.protocol import messages
 
 
@@ -52,6 +53,7 @@ class Node:
         files: host_disks.Allowed | None = None,
         capabilities: Path = Path("/nonexistent"),
         *,
+        memory_images: NodeDisk | None = None,
         kubelet: Path = places.KUBELET_DIRECTORY,
         give: Give = ownership.give,
         patience_seconds: float = hanging.PATIENCE_SECONDS,
@@ -65,6 +67,7 @@ class Node:
         self._files = files or host_disks.Allowed()
         self._capabilities = capabilities
         self._networks = setup.Networks(plugins, records)
+        self._memory_images = memory_images or NodeDisk("", None)
         self._kubelet = kubelet
         self._mounts = hanging.Calls[None](patience_seconds)
         self._calls = hanging.Calls[messages.Accelerator](patience_seconds)
@@ -116,6 +119,25 @@ class Node:
 
         await self._mounts.run(pod_uid, begin, f"unmount {disk['name']}", after=f"mount {disk['name']}")
 
+    async def mount_memory_image(self, pod_uid: str, connection: Connection, image: Image, new_bytes: int = 0) -> None:
+        """Mount the file system of a memory image of the node's disk in a pod; ``new_bytes`` of memory: make it if missing. Idempotent.
+
+        Raises Refused, StorageHangs, OSError.
+        """
+
+        def begin() -> Callable[[], None]:
+            return functools.partial(_mount_image, self._memory_images, connection.process.duplicate(), image, new_bytes)
+
+        await self._mounts.run(pod_uid, begin, "mount the memory image", after="unmount the memory image")
+
+    async def unmount_memory_image(self, pod_uid: str, connection: Connection, image: Image) -> None:
+        """Unmount that file system, if it is there. Raises StorageHangs, OSError: EBUSY while a process of the pod uses it."""
+
+        def begin() -> Callable[[], None]:
+            return functools.partial(_unmount_image, self._memory_images, connection.process.duplicate(), image)
+
+        await self._mounts.run(pod_uid, begin, "unmount the memory image", after="mount the memory image")
+
     def capabilities(self, accelerator: messages.Accelerator) -> str:
         """Return libvirt's cache of QEMU's capabilities (XML) for guests of this type; empty if there is none."""
         return qemu_capabilities.read(self._capabilities, accelerator)
@@ -153,6 +175,22 @@ def _unmount_claim(target: Launcher, disk: Mapping[str, Any]) -> None:
     try:
         for mount in hot_plug.mounts_of(disk):
             claims.remove(target, mount.name, mount.parent)
+    finally:
+        target.close()
+
+
+def _mount_image(disk: NodeDisk, target: Launcher, image: Image, new_bytes: int) -> None:
+    try:
+        if new_bytes:
+            disk.make(image, new_bytes)
+        disk.mount(image, target)
+    finally:
+        target.close()
+
+
+def _unmount_image(disk: NodeDisk, target: Launcher, image: Image) -> None:
+    try:
+        disk.unmount(image, target)
     finally:
         target.close()
 

@@ -16,6 +16,7 @@ from apiserver.apis.virt.spec import plugins
 from handler.devices.acceleration import Choice
 from handler.plugins import records
 from handler.pods import places
+from handler.storage import node_disk
 from handler.streams.limits import DEFAULTS, Limits
 
 
@@ -37,6 +38,8 @@ class Options:
     plugin_directory: Path
     host_disks: tuple[str, ...]
     host_disks_max_created: int
+    managed_save_directory: Path | None
+    managed_save_keep_free_percent: int
     network_plugins: tuple[str, ...]
     storage_plugins: tuple[str, ...]
     plugin_records: Path
@@ -71,6 +74,8 @@ def parse(arguments: Sequence[str] | None = None, environ: Mapping[str, str] = o
         plugin_directory=given.plugin_directory,
         host_disks=given.host_disks,
         host_disks_max_created=given.host_disks_max_created,
+        managed_save_directory=given.managed_save_directory,
+        managed_save_keep_free_percent=given.managed_save_keep_free_percent,
         network_plugins=given.network_plugins,
         storage_plugins=given.storage_plugins,
         plugin_records=given.plugin_records,
@@ -90,7 +95,7 @@ def _parser(environ: Mapping[str, str]) -> argparse.ArgumentParser:
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
     _cluster(parser.add_argument, environ)
-    for each in (_devices, _plugins, _host_disks, _ports):
+    for each in (_devices, _plugins, _host_disks, _managed_save, _ports):
         each(parser.add_argument)
     logs.add_level_flag(parser.add_argument)
     return parser
@@ -170,6 +175,21 @@ def _host_disks(add: Callable[..., argparse.Action]) -> None:
         default=100 << 30,
         metavar="QUANTITY",
         help="maximum total size of the files in such a directory for machines to create another one (100Gi)",
+    )
+
+
+def _managed_save(add: Callable[..., argparse.Action]) -> None:
+    add(
+        "--managed-save-directory",
+        type=Path,
+        default=None,
+        help="directory for suspended guests' memory (spec.managedSave.nodeDisk), in a subdirectory per node; default: not allowed",
+    )
+    add(
+        "--managed-save-keep-free-percent",
+        type=flags.natural,
+        default=node_disk.KEEP_FREE_PERCENT,
+        help="share of that file system that must remain free after a save",
     )
 
 

@@ -161,7 +161,7 @@ STATUS: Final[Object] = {
             "id": "op",
             "number": 1,
             "action": "SendKey",
-            "parameters": {"keys": ["KEY_A"], "holdMilliseconds": 1, "unfreezeTimeoutSeconds": 1},
+            "parameters": {"keys": ["KEY_A"], "holdMilliseconds": 1, "unfreezeTimeoutSeconds": 1, "nodeDisk": True},
             "attempt": 2,
             "time": T,
             "percent": 5,

@@ -1,4 +1,4 @@
-"""Moves mounts between mount namespaces, and unmounts: ``open_tree(2)``, ``move_mount(2)``, ``umount2(2)``.
+"""Moves mounts between mount namespaces, mounts devices, and unmounts: ``open_tree(2)``, ``move_mount(2)``, ``fsmount(2)``, ``umount2(2)``.
 
 A temporary thread makes these calls in a namespace of its own. It resolves no path of a pod except one name in an open directory, without
 following links.
@@ -23,6 +23,13 @@ _OPEN_TREE_CLONE: Final = 1
 _SYS_MOVE_MOUNT: Final = 429
 _MOVE_MOUNT_EMPTY_PATHS: Final = 0x4 | 0x40
 """MOVE_MOUNT_F_EMPTY_PATH, MOVE_MOUNT_T_EMPTY_PATH: both ends are descriptors."""
+_SYS_FSOPEN: Final = 430
+_CLOEXEC: Final = 1
+"""FSOPEN_CLOEXEC, FSMOUNT_CLOEXEC."""
+_SYS_FSCONFIG: Final = 431
+_SET_STRING: Final = 1
+_CREATE: Final = 6
+_SYS_FSMOUNT: Final = 432
 _SYS_MOUNT_SETATTR: Final = 442
 _RDONLY: Final = 1
 _NOSUID_NODEV_NOEXEC: Final = 2 | 4 | 8
@@ -47,6 +54,11 @@ def move(source: Place, target: Place, *, read_only: bool) -> None:
     """Mount the source over the target, without set-user-ID bits, devices and programs. Raises OSError."""
     attributes = _Attributes(_NOSUID_NODEV_NOEXEC | (_RDONLY if read_only else 0), 0, _PRIVATE, 0)
     _in_thread(lambda: _move(source, target, attributes), "mount into a pod")
+
+
+def mount_device(device: str, target: Place) -> None:
+    """Mount a block device's ext4 file system over the target, without set-user-ID bits, devices and programs. Raises OSError."""
+    _in_thread(lambda: _mount(os.fsencode(device), target), "mount a device into a pod")
 
 
 def unmount(directory: Place, name: str) -> None:
@@ -82,6 +94,25 @@ def _move(source: Place, target: Place, attributes: _Attributes) -> bool:
     with descriptors.closing(tree):
         set_, size = ctypes.byref(attributes), ctypes.sizeof(attributes)
         if _libc.syscall(_SYS_MOUNT_SETATTR, tree, b"", _AT_EMPTY_PATH, set_, size) < 0 or _libc.setns(target.space, _CLONE_NEWNS) < 0:
+            return False
+        return int(_libc.syscall(_SYS_MOVE_MOUNT, tree, b"", target.path, b"", _MOVE_MOUNT_EMPTY_PATHS)) == 0
+
+
+def _mount(device: bytes, target: Place) -> bool:
+    """Mount ``device`` over ``target``; return whether all calls succeeded, else errno has the error."""
+    system = _libc.syscall(_SYS_FSOPEN, b"ext4", _CLOEXEC)
+    if system < 0:
+        return False
+    with descriptors.closing(system):
+        if _libc.syscall(_SYS_FSCONFIG, system, _SET_STRING, b"source", device, 0) < 0:
+            return False
+        if _libc.syscall(_SYS_FSCONFIG, system, _CREATE, None, None, 0) < 0:
+            return False
+        tree = _libc.syscall(_SYS_FSMOUNT, system, _CLOEXEC, _NOSUID_NODEV_NOEXEC)
+        if tree < 0:
+            return False
+    with descriptors.closing(tree):
+        if _libc.setns(target.space, _CLONE_NEWNS) < 0:
             return False
         return int(_libc.syscall(_SYS_MOVE_MOUNT, tree, b"", target.path, b"", _MOVE_MOUNT_EMPTY_PATHS)) == 0
 

@@ -73,14 +73,14 @@ class ManagedDomain:
         measure: Measure = free_bytes,
         memory: Available = pod_memory.available,
         times: Times = TIMES,
-        images: Path = saved_images.ROOT,
+        images: saved_images.Places = saved_images.PLACES,
         console_pipe: Callable[[], ConsolePipe] = default_console_pipe,
     ) -> None:
         """Create the parts.
 
         ``console`` and ``ports`` create the consoles, with a callback for changes of the number of viewers. ``qemu_log`` returns the file
         with QEMU's output by the domain's name. ``serve_addresses`` answers DHCP on exactly the machine's interfaces. ``measure`` returns
-        disks' free space, ``memory`` the pod's. ``images`` is the mounted claim for images of the guest's memory. ``console_pipe`` makes
+        disks' free space, ``memory`` the pod's. ``images`` are the places of images of the guest's memory. ``console_pipe`` makes
         the pipe for the container that logs the console; it and ``serve_addresses`` may raise OSError.
         """
         self._hypervisor = hypervisor

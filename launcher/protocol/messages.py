@@ -28,7 +28,7 @@ EndingKind = Literal["shutdown", "shutdown-requested", "destroyed", "crashed", "
 * ``start-failed``: it never ran.
 """
 
-OperationAction = Literal["Reset", "Resume", "SoftReboot", "InjectNMI", "SendKey", "Suspend", "Freeze", "Thaw"]
+OperationAction = Literal["Reset", "Resume", "SoftReboot", "InjectNMI", "SendKey", "Suspend", "SuspendToNodeDisk", "Freeze", "Thaw"]
 """What ``Operate`` does to the guest:
 
 * ``Reset``: like the machine's reset button; the guest loses unwritten data, and a paused one stays paused;
@@ -37,6 +37,7 @@ OperationAction = Literal["Reset", "Resume", "SoftReboot", "InjectNMI", "SendKey
 * ``InjectNMI``: sends a non-maskable interrupt;
 * ``SendKey``: presses ``keys`` together;
 * ``Suspend``: saves the memory as an image with the operation's id, and ends the run; answered when that has begun;
+* ``SuspendToNodeDisk``: the same, in the file system that virt-handler mounted at ``layout.NODE_DISK``;
 * ``Freeze``: the guest agent freezes the file systems, for ``thaw_seconds``;
 * ``Thaw``: it thaws them.
 """
@@ -163,12 +164,14 @@ class Import:
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """A suspended guest's memory in the machine's claim."""
+    """A suspended guest's memory."""
 
     id: str
     """Of the operation that saved it; also its file's name."""
     digest: str
     """SHA-256 of its header, in hexadecimal."""
+    on_node_disk: bool = False
+    """At ``layout.NODE_DISK``, else in the machine's claim."""
 
 
 @dataclass(frozen=True, slots=True)

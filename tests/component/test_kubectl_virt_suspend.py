@@ -38,7 +38,7 @@ async def test_suspend_asks_once_and_is_refused_without_a_claim(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert await world.act("suspend", WAITING) == 1
-    assert "has no claim for its memory" in capsys.readouterr().err
+    assert "has no place for its memory" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -236,7 +236,7 @@ class FakeLauncher:
         if any(each.number >= request.number for each in self.status.operations):
             return "Invalid", "a later operation was already carried out"
         done = messages.OperationStatus(request.id, request.number, "succeeded")
-        if request.action == "Suspend":
+        if request.action in ("Suspend", "SuspendToNodeDisk"):
             paused = replace(domain, state="paused", reason="saving")
             self.change(domain=paused, operations=(replace(done, state="running", percent=40),))
             return None

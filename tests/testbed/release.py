@@ -8,12 +8,14 @@ from tests.testbed import build, kubectl, layout, progress
 NAME = "kubevirt"
 NAMESPACE = "kubevirt"
 _CHART = layout.REPOSITORY / "charts" / "kubevirt"
+_ALWAYS = ("macvtap.enabled=true", "managedSave.nodeDisk.enabled=true", "managedSave.nodeDisk.keepFreePercent=2")
+"""This machine's disk may be nearly full."""
 _WORKLOADS = {"virt-api": "deployment", "virt-controller": "deployment", "virt-handler": "daemonset"}
 
 
 def install(*settings: str, timeout_seconds: int = 480) -> None:
-    """Install or upgrade the chart with macvtaps, and wait until every part is ready; ``settings`` are Helm's ``--set`` arguments."""
-    flags = [word for setting in ("macvtap.enabled=true", *settings) for word in ("--set", setting)]
+    """Install or upgrade the chart with optional parts, and wait until every part is ready; ``settings`` are Helm's ``--set`` arguments."""
+    flags = [word for setting in (*_ALWAYS, *settings) for word in ("--set", setting)]
     command = ["upgrade", "--install", NAME, str(_CHART), "--namespace", NAMESPACE, "--create-namespace", *flags]
     try:
         _helm(*command, "--wait", "--timeout", f"{timeout_seconds}s", timeout_seconds=timeout_seconds + 30)

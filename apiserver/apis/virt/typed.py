@@ -558,12 +558,13 @@ class Machine(TypedDict, total=False):
 
 
 class ManagedSave(TypedDict, total=False):
-    claimName: Required[str]
+    claimName: str
+    nodeDisk: dict[str, Any]
 
 
 class ManagedSaveStatus(TypedDict, total=False):
     id: Required[str]
-    claimName: Required[str]
+    claimName: str
     file: Required[str]
     digest: Required[str]
     sizeBytes: Required[int]
@@ -725,6 +726,7 @@ class OperationParameters(TypedDict, total=False):
     keys: list[str]
     holdMilliseconds: int
     unfreezeTimeoutSeconds: int
+    nodeDisk: bool
 
 
 class Ordinals(TypedDict, total=False):

@@ -173,9 +173,24 @@ class OperationVerb(Verb):
                 raise conflict(obj, f"the id {given} is that of another call: {known}")
             return obj
         raise_if_refused(obj, self._refuse)
-        given_parameters = {name: default if body.get(name) is None else body[name] for name, default in self._parameters.items()}
-        _append(obj, self._action, given or self._new_id(), now, given_parameters)
+        _append(obj, self._action, given or self._new_id(), now, self.parameters(obj, body))
         return obj
+
+    def parameters(self, obj: Object, body: Object) -> Mapping[str, Any]:
+        """Return the operation's parameters: those of the body, else the defaults."""
+        del obj
+        return {name: default if body.get(name) is None else body[name] for name, default in self._parameters.items()}
+
+
+class Suspend(OperationVerb):
+    """Saves the guest's memory where ``spec.managedSave`` says."""
+
+    def __init__(self) -> None:
+        super().__init__(operations.SUSPEND, refuse_suspend)
+
+    def parameters(self, obj: Object, body: Object) -> Mapping[str, Any]:
+        """Return that the memory goes to the node's disk, if it does."""
+        return {managed_save.NODE_DISK: True} if managed_save.wants_node_disk(obj["spec"]) else super().parameters(obj, body)
 
 
 class Migrate(CreatingVerb):
@@ -354,10 +369,15 @@ def refuse_suspend(vm: Object) -> Refusal:
     busy = _refuse_busy(vm, "suspend") or _refuse_frozen(vm)
     if busy is not None:
         return busy
-    if not managed_save.claim_of(running.spec_of(vm)):
+    claim = managed_save.claim_of(running.spec_of(vm))
+    if managed_save.wants_node_disk(vm["spec"]):
+        if claim:
+            return f"the guest's pod has claim {claim} of an earlier spec.managedSave: restart the virtual machine first"
+    elif not claim:
         if managed_save.claim_of(vm["spec"]):
             return "spec.managedSave was set after the guest's start: restart the virtual machine first"
-        return "the virtual machine has no claim for its memory: set spec.managedSave.claimName and restart it first"
+        ways = "set spec.managedSave.claimName and restart it first, or set spec.managedSave.nodeDisk"
+        return f"the virtual machine has no place for its memory: {ways}"
     if lost := [each["name"] for each in disks.defaulted(domain_of(vm)) if disks.is_overlaid(each)]:
         return f"what the guest wrote to disk {', '.join(lost)} exists only in its pod, which suspend deletes: use a PersistentVolumeClaim"
     return None
@@ -386,7 +406,7 @@ VERBS: Final[Mapping[str, AnyVerb]] = {
     "stop": Stop("stop"),
     "poweroff": Stop("poweroff", grace_seconds=0),
     "restart": Restart("restart"),
-    "suspend": OperationVerb(operations.SUSPEND, refuse_suspend),
+    "suspend": Suspend(),
     "resume": Resume("resume"),
     "pause": Pause("pause"),
     "unpause": Unpause("unpause"),
@@ -472,7 +492,8 @@ def _refuse_busy(vm: Object, verb: str) -> Refusal:
 
 
 def _discard_image(vm: Object) -> None:
-    if (claim := (managed_save.of(vm) or {}).get("claimName")) != managed_save.claim_of(vm["spec"]):
+    claim = (managed_save.of(vm) or {}).get("claimName")
+    if claim and claim != managed_save.claim_of(vm["spec"]):
         raise conflict(
             vm, f"the image is in PersistentVolumeClaim {claim}, which spec.managedSave no longer names: it could not be deleted"
         )

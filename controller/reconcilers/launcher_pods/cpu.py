@@ -120,7 +120,9 @@ def is_the_nodes(vm: Object) -> bool:
 
 
 def only_node(vm: Object) -> str:
-    """Return the only node where a suspended guest with the CPU of its node can resume; empty: any."""
+    """Return the only node where a suspended guest can resume: it has the node's CPU, or its memory is on the node's disk; empty: any."""
+    if node := managed_save.node_with(vm):
+        return node
     image = managed_save.of(vm)
     if image is None or image.get("type") == "qemu" or not _is_the_nodes(vm, chosen_cpu.chosen(vm)):
         return ""

@@ -1,6 +1,7 @@
 """The removal of a deleted machine's files with memory: a short-lived pod deletes them, because only pods reach claims. Pure.
 
-Without ``status.managedSave`` there may be such files too: an image that was not completed, or was used, or that no status recorded.
+virt-handler deletes images on a node's disk. Without ``status.managedSave`` there may be such files too: an image that was not completed,
+or was used, or that no status recorded.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ def remove(seen: Observed) -> Steps:
 
 
 def _claim(vm: Object) -> str:
-    if (image := managed_save.of(vm)) is not None:
+    if (image := managed_save.of(vm)) is not None and image.get("claimName"):
         return str(image["claimName"])
     return managed_save.claim_of(running.spec_of(vm)) if power.current_attempt(vm) else ""
 

@@ -45,7 +45,7 @@ def _report_of_pod(seen: Observed, pod: Object, reason: str, message: str, unbou
     is_unschedulable = pod_state.is_unschedulable(pod)
     demands = cpu.demands(seen.vm, chosen_cpu.chosen(seen.vm)) if is_unschedulable and pod_state.has_kvm(pod) else ""
     foreign = "; ".join(sorted(seen.incompatible.values())[:MAX_INCOMPATIBLE]) if is_unschedulable else ""
-    saved_by = start_rules.resumes_only_on(node) if is_unschedulable and (node := cpu.only_node(seen.vm)) else ""
+    saved_by = start_rules.resumes_only_on(seen.vm, node) if is_unschedulable and (node := cpu.only_node(seen.vm)) else ""
     text = "; ".join(filter(None, (f"{_unmatched(seen.vm, message)}pod {name_of(pod)}: {message}", demands, saved_by, unbound, foreign)))
     status = _with_mounted_sources(seen, pod, statuses.ready(seen, "False", reason, text))
     if unbound:

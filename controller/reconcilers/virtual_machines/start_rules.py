@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Final, TypeAlias
 
 from apiserver.apis.meta.lines import one_line
-from apiserver.apis.meta.objects import name_of
+from apiserver.apis.meta.objects import Object, name_of
 from apiserver.apis.virt.kinds import dig_vm
 from apiserver.apis.virt.lifecycle import conditions, managed_save, node_loss, power, summary
 from controller.reconcilers import disk_claims
@@ -35,7 +35,7 @@ def claim_not_found(seen: Observed, _: power.Power) -> Obstacle | None:
     if not (missing := disk_claims.missing(seen.vm, seen.claims)):
         return None
     message = f"PersistentVolumeClaim not found: {', '.join(missing)}; the virtual machine starts when it exists"
-    if (image := managed_save.of(seen.vm)) is not None and image["claimName"] in missing:
+    if (image := managed_save.of(seen.vm)) is not None and image.get("claimName") in missing:
         message += f"; {without_memory(name_of(seen.vm), str(image['claimName']))}"
     return Obstacle(conditions.DISKS_READY, conditions.CLAIM_NOT_FOUND, message)
 
@@ -119,7 +119,7 @@ def saved_on_another_node(seen: Observed, _: power.Power) -> Obstacle | None:
     wanted, node = dig_vm(seen.vm, "spec", "nodeName"), cpu.only_node(seen.vm)
     if not wanted or node in ("", wanted):
         return None
-    return Obstacle(conditions.READY, SAVED_ON_ANOTHER_NODE, f"spec.nodeName is {wanted}, but {resumes_only_on(node)}")
+    return Obstacle(conditions.READY, SAVED_ON_ANOTHER_NODE, f"spec.nodeName is {wanted}, but {resumes_only_on(seen.vm, node)}")
 
 
 def back_off(seen: Observed, decision: power.Power) -> Obstacle | None:
@@ -159,10 +159,11 @@ RULES: Final[tuple[Rule, ...]] = (
 """Those that a user removes come before those that pass with time."""
 
 
-def resumes_only_on(node: str) -> str:
+def resumes_only_on(vm: Object, node: str) -> str:
     """Return the message for a suspended guest that needs the node that saved it."""
+    has = "its memory on the disk" if managed_save.node_with(vm) else "the CPU"
     return (
-        f"the suspended guest has the CPU of node {node}, and resumes only there; to boot it without its memory: kubectl virt stop, "
+        f"the suspended guest has {has} of node {node}, and resumes only there; to boot it without its memory: kubectl virt stop, "
         "then kubectl virt start --discard-state"
     )
 

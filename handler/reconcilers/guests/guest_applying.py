@@ -10,10 +10,13 @@ from typing import Final, assert_never
 
 from apiserver.apis.meta import objects
 from apiserver.apis.meta.objects import Object
+from apiserver.apis.virt.hardware import memory
 from apiserver.apis.virt.lifecycle import conditions, operations
+from apiserver.apis.virt.spec.described import domain_of
 from apiserver.apis.virt.spec.live_changes import Change
 from controller.runtime.reconciling import Result
 from handler.network.binding import Interface
+from handler.pods.hanging import StorageHangs
 from handler.pods.launcher import Connection, LauncherRefused
 from handler.pods.links import Link
 from handler.reconcilers.guests import (
@@ -33,6 +36,7 @@ from handler.reconcilers.guests.guest_plugging import Plugging
 from handler.reconcilers.guests.guest_ports import Ports
 from handler.reconcilers.guests.guest_start import GuestStart
 from handler.reconcilers.guests.guest_writes import StatusWriter
+from handler.storage.node_disk import Refused, image_of
 from launcher.protocol import messages
 
 logger = logging.getLogger(__name__)
@@ -141,6 +145,13 @@ class Applier:
     async def _send(
         self, vm: Object, link: Link, request: messages.Shutdown | messages.Suspend | messages.Resume | messages.Operate
     ) -> Result | None:
+        if isinstance(request, messages.Operate) and request.action == guest_operations.SUSPEND_TO_NODE_DISK:
+            try:
+                await self._mount_new_image(vm, link, request.id)
+            except StorageHangs:
+                return Result(self._ports.limits.start_again_seconds)
+            except (Refused, OSError) as error:
+                return await self._end_operation(vm, request.id, operations.FAILED, str(error))
         try:
             await link.connected().call(request)
         except LauncherRefused as refused:
@@ -164,6 +175,10 @@ class Applier:
             case messages.Operate():
                 pass  # the launcher's status has the result
         return None
+
+    async def _mount_new_image(self, vm: Object, link: Link, image_id: str) -> None:
+        needed = memory.max_guest_bytes(domain_of(vm))
+        await self._ports.node.mount_memory_image(link.pod_uid, link.connected(), image_of(vm, image_id), needed)
 
     async def _report(self, vm: Object, link: Link) -> Result | None:
         if link.connection is None or link.status is None:

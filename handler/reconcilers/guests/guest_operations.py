@@ -10,13 +10,14 @@ from typing import Any, Final
 from apiserver.apis.meta import times
 from apiserver.apis.meta.lines import one_line
 from apiserver.apis.meta.objects import Object
-from apiserver.apis.virt.lifecycle import keys, operations, power
+from apiserver.apis.virt.lifecycle import keys, managed_save, operations, power
 from controller.runtime.recorder import EventType
 from launcher.protocol import messages
 
 MAX_MESSAGE: Final = 1024
 MAX_PERCENT: Final = 100
 LAUNCHER_TOO_OLD: Final = "virt-launcher of this machine is of an older release; restart or migrate the machine, then try again"
+SUSPEND_TO_NODE_DISK: Final[messages.OperationAction] = "SuspendToNodeDisk"
 PAUSED_SINCE: Final = "the virtual machine was paused later"
 RESULTS: Final[Mapping[messages.OperationState, operations.Result]] = {"succeeded": operations.SUCCEEDED, "failed": operations.FAILED}
 _DONE: Final[Mapping[str, tuple[str, str]]] = {
@@ -25,7 +26,7 @@ _DONE: Final[Mapping[str, tuple[str, str]]] = {
     operations.SOFT_REBOOT: ("RebootRequested", "the guest was asked to reboot"),
     operations.INJECT_NMI: ("NMIInjected", "the guest got a non-maskable interrupt"),
     operations.SEND_KEY: ("KeysSent", "keys were pressed in the guest"),
-    operations.SUSPEND: ("Saved", "the guest's memory is complete in its claim"),
+    operations.SUSPEND: ("Saved", "the guest's memory is saved"),
     operations.FREEZE: ("Frozen", "the guest's file systems are frozen"),
     operations.THAW: ("Thawed", "the guest's file systems were thawed"),
 }
@@ -65,9 +66,10 @@ def next_step(vm: Mapping[str, Any], launcher: messages.Status, supported: froze
             return Fail(operation["id"], PAUSED_SINCE)
         if action == operations.RESUME and action not in supported:
             return ResumeByRequest(operation["id"])
-        if action not in supported:
+        request = _request(operation)
+        if request.action not in supported:
             return Fail(operation["id"], LAUNCHER_TOO_OLD)
-        return _request(operation)
+        return request
     return None
 
 
@@ -76,7 +78,7 @@ def _request(operation: operations.Operation) -> messages.Operate:
     return messages.Operate(
         operation["id"],
         int(operation["number"]),
-        operation["action"],
+        SUSPEND_TO_NODE_DISK if managed_save.to_node_disk(operation) else operation["action"],
         keys.codes_of(parameters.get("keys") or ()),
         int(parameters.get("holdMilliseconds") or 0),
         int(parameters.get("unfreezeTimeoutSeconds") or 0),

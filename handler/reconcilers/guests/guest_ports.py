@@ -20,6 +20,7 @@ from handler.probes.tally import Verdict
 from handler.reconcilers.guests.pod_networks import PodNetworks
 from handler.reconcilers.limits import DEFAULT, Limits
 from handler.storage.adding import DisksFault
+from handler.storage.node_disk import Image
 from launcher.protocol import messages
 
 
@@ -56,6 +57,10 @@ class Node(Protocol):
 
     async def unmount_claim(self, pod_uid: str, connection: Connection, disk: Mapping[str, Any]) -> None:
         """Unmount a disk's claim or image, which proves that the pod does not use it. Raises NotTheDevice, StorageHangs, OSError."""
+        ...
+
+    async def mount_memory_image(self, pod_uid: str, connection: Connection, image: Image, new_bytes: int = 0) -> None:
+        """Mount a memory image of the node's disk; ``new_bytes`` of memory: make it if missing. Raises Refused, StorageHangs, OSError."""
         ...
 
     def has_device(self, connection: Connection, disk: str) -> bool:

@@ -20,6 +20,7 @@ from handler.reconcilers.guests.guest_ports import Ports
 from handler.reconcilers.guests.guest_status import End
 from handler.reconcilers.guests.guest_writes import StatusWriter
 from handler.storage.adding import DisksFault
+from handler.storage.node_disk import Refused, image_of
 from launcher.protocol import messages
 
 
@@ -59,6 +60,9 @@ class GuestStart:
             raise
         except DisksFault as fault:
             return await self._write_plugin_fault(vm, fault)
+        except Refused as refused:
+            await self._writer.write_end(vm, End(power.RESULT_FAILED, "StartFailed", guest_status.printable(str(refused))))
+            return Result()
         except Unsupported as error:
             end = End(power.RESULT_FAILED, conditions.NETWORK_NOT_SUPPORTED, guest_status.printable(str(error)))
             await self._writer.write_end(vm, end)
@@ -72,10 +76,13 @@ class GuestStart:
     async def _begin(self, vm: Object, link: Link, *, paused: bool) -> Result | None:
         connection = link.connected()
         image = _image(vm)
-        if image is not None and operations.SUSPEND not in connection.operations:
+        needed = guest_operations.SUSPEND_TO_NODE_DISK if image is not None and image.on_node_disk else operations.SUSPEND
+        if image is not None and needed not in connection.operations:
             end = End(power.RESULT_FAILED, "StartFailed", guest_operations.LAUNCHER_TOO_OLD)
             await self._writer.write_end(vm, end)
             return Result()
+        if image is not None and image.on_node_disk:
+            await self._ports.node.mount_memory_image(link.pod_uid, connection, image_of(vm, image.id))
         accelerator = self._accelerators.get(link.pod_uid)
         if accelerator is None:
             accelerator = self._accelerators[link.pod_uid] = await self._ports.node.give_devices(vm, link.pod_uid, connection)
@@ -175,4 +182,4 @@ class GuestStart:
 
 def _image(vm: Object) -> messages.Image | None:
     found = managed_save.image_of(vm)
-    return None if found is None else messages.Image(found.id, found.digest)
+    return None if found is None else messages.Image(found.id, found.digest, on_node_disk=bool(managed_save.node_with(vm)))

@@ -21,11 +21,12 @@ DOING: Final[Mapping[messages.OperationAction, str]] = {
     "InjectNMI": "inject an NMI",
     "SendKey": "press keys",
     "Suspend": "suspend",
+    "SuspendToNodeDisk": "suspend",
     "Freeze": "freeze the file systems",
     "Thaw": "thaw the file systems",
 }
 FROZEN: Final = "the guest's file systems are frozen"
-_NOT_WHILE_FROZEN: Final = frozenset({"SoftReboot", "Suspend", "Freeze"})
+_NOT_WHILE_FROZEN: Final = frozenset({"SoftReboot", "Suspend", "SuspendToNodeDisk", "Freeze"})
 """The guest could not end, or the next pod's virt-launcher would not thaw it."""
 LOST: Final = "QEMU ended after the guest had left the source, before it ran here"
 

@@ -1,4 +1,4 @@
-"""Files with suspended guests' memory, in the machine's directory of the claim of ``spec.managedSave``.
+"""Files with suspended guests' memory, in the machine's directory of the storage of ``spec.managedSave``.
 
 ``<id>`` is a complete image, ``<id>.partial`` is being written, ``<id>.used`` says that a guest was resumed from it, and ``<id>.disks`` has
 the disks that were made in the pod. Other pods may write to the claim, so an image must have the digest in the machine's status
@@ -21,7 +21,6 @@ from apiserver.apis.virt.places import layout
 from launcher.main.disks import firmware_state
 from launcher.protocol.made_disks import MAX_LINE_BYTES
 
-ROOT: Final = Path(layout.MANAGED_SAVE_DIRECTORY)
 PARTIAL: Final = ".partial"
 USED: Final = ".used"
 DISKS: Final = ".disks"
@@ -53,29 +52,43 @@ class Sealed:
     """QEMU's machine type; empty if the XML has none."""
 
 
-def has_claim(root: Path = ROOT) -> bool:
-    """Return whether the pod has a claim for images."""
-    return root.is_dir()
+@dataclass(frozen=True, slots=True)
+class Places:
+    """The directories of a pod that may have images."""
+
+    claim: Path
+    node_disk: Path
+
+    def of(self, *, on_node_disk: bool) -> Path:
+        """Return the directory of the node's disk, or of the claim."""
+        return self.node_disk if on_node_disk else self.claim
+
+    def has(self, *, on_node_disk: bool) -> bool:
+        """Return whether the pod has that storage."""
+        return self.node_disk.is_mount() if on_node_disk else self.claim.is_dir()
 
 
-def make_room(uid: str, needed_bytes: int, root: Path = ROOT, statvfs: Callable[[Path], os.statvfs_result] = os.statvfs) -> Path:
+PLACES: Final = Places(Path(layout.MANAGED_SAVE_DIRECTORY), Path(layout.RUN_DIRECTORY) / layout.NODE_DISK)
+
+
+def make_room(uid: str, needed_bytes: int, root: Path, statvfs: Callable[[Path], os.statvfs_result] = os.statvfs) -> Path:
     """Return the machine's directory, empty, with room for an image. Raises OSError.
 
     Raises:
         ImageUnusable: there is too little room, or the directory is another user's.
     """
-    delete_others(uid, root=root)
+    delete_others(uid, root)
     directory = _directory(uid, root)
     found = statvfs(directory)
     if (free := found.f_bavail * found.f_frsize) < needed_bytes + SPARE_BYTES:
         needed = f"the guest's memory and {SPARE_BYTES >> 20} MiB need {(needed_bytes + SPARE_BYTES) >> 20} MiB"
-        raise ImageUnusable(f"the claim of spec.managedSave has {free >> 20} MiB free, and {needed}")
+        raise ImageUnusable(f"the storage of spec.managedSave has {free >> 20} MiB free, and {needed}")
     return directory
 
 
-def delete_others(uid: str, keep: str = "", root: Path = ROOT) -> None:
+def delete_others(uid: str, root: Path, keep: str = "") -> None:
     """Delete the machine's files except for the image ``keep``, its mark of use and its disks. Raises ImageUnusable or OSError."""
-    if not has_claim(root):
+    if not root.is_dir():
         return
     directory = _directory(uid, root)
     for each in sorted(directory.iterdir()):
@@ -100,7 +113,7 @@ def seal(partial: Path, image: Path, sync: Callable[[int], None] = os.fsync) -> 
     return Sealed(digest, size, machine[1] if machine else "")
 
 
-def checked(uid: str, image_id: str, digest: str, root: Path = ROOT) -> tuple[Path, str]:
+def checked(uid: str, image_id: str, digest: str, root: Path) -> tuple[Path, str]:
     """Return the image's path, and the domain's XML in it. Raises OSError.
 
     Raises:
@@ -112,7 +125,7 @@ def checked(uid: str, image_id: str, digest: str, root: Path = ROOT) -> tuple[Pa
         raise ImageUsed(f"the guest was resumed from the image {image_id} before, and may have run since: its memory is lost")
     if not firmware_state.exists(image):
         without = "to boot without it: kubectl virt start --discard-state"
-        raise ImageUnusable(f"the claim of spec.managedSave has no image {image_id}; {without}")
+        raise ImageUnusable(f"the storage of spec.managedSave has no image {image_id}; {without}")
     with descriptors.closing(open_own(image)) as descriptor:
         os.fchmod(descriptor, 0o600)
         found, xml = _header(descriptor, _list_of_disks(image))
@@ -140,7 +153,7 @@ def _directory(uid: str, root: Path) -> Path:
     try:
         firmware_state.own_directory(directory)
     except firmware_state.StateUnusable as error:
-        raise ImageUnusable(f"the claim of spec.managedSave: {error}") from error
+        raise ImageUnusable(f"the storage of spec.managedSave: {error}") from error
     return directory
 
 

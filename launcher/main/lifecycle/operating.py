@@ -16,6 +16,7 @@ from launcher.main.lifecycle.suspension import Suspension
 from launcher.protocol import messages
 
 UNEXPECTED: Final = "virt-launcher failed; its log has the error"
+_SAVES: Final = ("Suspend", "SuspendToNodeDisk")
 UNKNOWN: Final = "the operation may have been carried out"
 
 
@@ -49,7 +50,7 @@ class Operations:
             try:
                 problem = await self._carry_out(request)
             finally:
-                if problem or request.action != "Suspend":  # a save that has begun reports its own end
+                if problem or request.action not in _SAVES:  # a save that has begun reports its own end
                     self._record.take(known.operated, request.id, problem)
 
     async def _carry_out(self, request: messages.Operate) -> str:
@@ -69,6 +70,8 @@ class Operations:
                     await self._signals.press(request.keys, request.hold_milliseconds)
                 case "Suspend":
                     await self._saving.begin(request.id)
+                case "SuspendToNodeDisk":
+                    await self._saving.begin(request.id, on_node_disk=True)
                 case "Freeze":
                     await self._freezing.freeze(request.thaw_seconds)
                 case "Thaw":

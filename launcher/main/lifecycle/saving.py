@@ -1,4 +1,4 @@
-"""Saves the guest's memory to the claim of ``spec.managedSave``, which ends its run."""
+"""Saves the guest's memory to the storage of ``spec.managedSave``, which ends its run."""
 
 from __future__ import annotations
 
@@ -23,39 +23,43 @@ logger = logging.getLogger(__name__)
 SAVED: Final = "saved"
 """libvirt's reason for the end of a saved domain."""
 STEP_PERCENT: Final = 10
+NO_CLAIM: Final = "this pod has no claim for the guest's memory: set spec.managedSave, and restart"
+NO_NODE_DISK: Final = "virt-handler has not mounted a file of the node's disk in this pod"
 
 
 class Saving:
     """Saves the guest's memory."""
 
-    def __init__(self, hypervisor: Hypervisor, watch: Watch, times: Times = TIMES, root: Path = saved_images.ROOT) -> None:
+    def __init__(
+        self, hypervisor: Hypervisor, watch: Watch, times: Times = TIMES, places: saved_images.Places = saved_images.PLACES
+    ) -> None:
         self._hypervisor = hypervisor
         self._times = times
         self._watch = watch
         self._record = watch.record
-        self._root = root
-        self._begun: asyncio.Queue[str] = asyncio.Queue()
+        self._places = places
+        self._begun: asyncio.Queue[tuple[str, Path]] = asyncio.Queue()
 
     async def run(self) -> None:
         """Save the guest's memory on each request, until cancelled."""
         while True:
-            await self._save(await self._begun.get())
+            await self._save(*await self._begun.get())
 
-    async def begin(self, operation_id: str) -> None:
+    async def begin(self, operation_id: str, *, on_node_disk: bool = False) -> None:
         """Begin to save the guest; the operation's status gets the result. Raises RequestRefused."""
         async with self._record.operation:
             requests.require_guest_that_stays(self._record.known, "suspend")
-            if not saved_images.has_claim(self._root):
-                raise RequestRefused("Failed", "this pod has no claim for the guest's memory: set spec.managedSave, and restart")
+            if not self._places.has(on_node_disk=on_node_disk):
+                raise RequestRefused("Failed", NO_NODE_DISK if on_node_disk else NO_CLAIM)
             if why := requests.why_not_saved(self._record.known):
                 raise RequestRefused("Failed", why)
             self._record.take(known.saving, operation_id)
-        self._begun.put_nowait(operation_id)
+        self._begun.put_nowait((operation_id, self._places.of(on_node_disk=on_node_disk)))
 
-    async def _save(self, operation_id: str) -> None:
+    async def _save(self, operation_id: str, root: Path) -> None:
         partial: Path | None = None
         try:
-            partial = await self._room(operation_id)
+            partial = await self._room(operation_id, root)
             await self._copy_disks(partial)
             await self._write(partial)
             sealed = await asyncio.to_thread(saved_images.seal, partial, partial.with_suffix(""))
@@ -71,12 +75,12 @@ class Saving:
         image = saved_image.Image(operation_id, sealed.digest, sealed.size_bytes, sealed.machine)
         self._record.take(known.saved, f"the guest's memory was {image}", time.time())
 
-    async def _room(self, operation_id: str) -> Path:
+    async def _room(self, operation_id: str, root: Path) -> Path:
         machine = self._record.known.machine
         if machine is None:
             raise saved_images.ImageUnusable("this pod has no machine")
         needed = memory.max_guest_bytes(machine.domain)
-        directory = await asyncio.to_thread(saved_images.make_room, machine.uid, needed, self._root)
+        directory = await asyncio.to_thread(saved_images.make_room, machine.uid, needed, root)
         return directory / f"{operation_id}{saved_images.PARTIAL}"
 
     async def _copy_disks(self, image: Path) -> None:

@@ -6,7 +6,6 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 from launcher.hypervisor.port import DomainExists, Hypervisor
 from launcher.main.decisions import known, requests
@@ -34,7 +33,7 @@ class Start:
         ports: SerialPorts,
         making: Making,
         times: Times = TIMES,
-        images: Path = saved_images.ROOT,
+        images: saved_images.Places = saved_images.PLACES,
         resumed: Callable[[], None] = lambda: None,
     ) -> None:
         """Store the settings; ``resumed`` is called after a resume from an image."""
@@ -76,7 +75,9 @@ class Start:
         name = self._record.known.name
         xml = await self._making.preparation.prepare(request.machine, request.capabilities)
         self._record.take(known.prepared, xml)
-        await asyncio.to_thread(saved_images.delete_others, request.machine.uid, root=self._images)  # a stale image must not outlive a boot
+        await asyncio.to_thread(
+            saved_images.delete_others, request.machine.uid, self._images.claim
+        )  # a stale image must not outlive a boot
         logins = await asyncio.to_thread(disk_secrets.logins, request.machine.domain)
         await self._hypervisor.create(name, disk_secrets.revealed(xml, logins), validate=bool(request.machine.domain_xml))
         self._record.take(known.created)
@@ -87,9 +88,9 @@ class Start:
 
     async def _restore(self, request: messages.Sync, image: messages.Image) -> None:
         """Resume the guest from an image, durably marked as used before the processors run; a failure until then leaves it usable."""
-        machine, name = request.machine, self._record.known.name
-        path, xml = await asyncio.to_thread(saved_images.checked, machine.uid, image.id, image.digest, self._images)
-        await asyncio.to_thread(saved_images.delete_others, machine.uid, image.id, self._images)
+        machine, name, root = request.machine, self._record.known.name, self._images.of(on_node_disk=image.on_node_disk)
+        path, xml = await asyncio.to_thread(saved_images.checked, machine.uid, image.id, image.digest, root)
+        await asyncio.to_thread(saved_images.delete_others, machine.uid, root, image.id)
         disks = made_disks.names(machine.domain)
         prepared = await self._making.preparation.prepare(machine, request.capabilities, arriving=True, made_come=bool(disks))
         self._record.take(known.prepared, prepared)

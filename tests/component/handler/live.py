@@ -24,6 +24,7 @@ from handler.plugins.requests import common
 from handler.pods.launcher import Connection
 from handler.pods.process import Launcher
 from handler.storage import requests
+from handler.storage.node_disk import Image
 from handler.streams.limits import DEFAULTS
 from launcher.protocol import messages
 from tests.component.handler.world import EVENTS, VMS, eventually
@@ -48,6 +49,9 @@ class PureNode:
         pass
 
     async def unmount_claim(self, pod_uid: str, connection: Connection, disk: Mapping[str, Any]) -> None:
+        pass
+
+    async def mount_memory_image(self, pod_uid: str, connection: Connection, image: Image, new_bytes: int = 0) -> None:
         pass
 
     def has_device(self, connection: Connection, disk: str) -> bool:
@@ -165,6 +169,8 @@ def options(kubelet: Path) -> Options:
         plugin_directory=Path("/nonexistent"),
         host_disks=(),
         host_disks_max_created=0,
+        managed_save_directory=None,
+        managed_save_keep_free_percent=15,
         network_plugins=(),
         storage_plugins=(),
         plugin_records=kubelet / "records",

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from apiserver.apis.virt.places.saved_image import Image
+from handler.storage.node_disk import Refused
 from launcher.protocol import messages
 from tests.component.handler.test_guests import ask
 from tests.component.handler.world import VMS, World, eventually, phase_is
@@ -81,3 +82,70 @@ async def test_failed_resume_keeps_the_image_unless_it_was_used(world: World, *,
     async with world.handler():
         await eventually(lambda: phase_is(world, "Failed"))
     assert ("managedSave" in world.status()) is not used
+
+
+async def on_node_disk(world: World, **status: Any) -> None:
+    await claimed(world, **status)
+    await world.api.edit(VMS, "default", "testvm", lambda vm: vm["spec"].update(managedSave={"nodeDisk": {}}))
+
+
+async def test_memory_goes_to_the_nodes_disk_on_request(world: World) -> None:
+    await on_node_disk(world)
+    launcher = await world.launcher("pod-1")
+    async with world.handler() as handler:
+        await eventually(lambda: phase_is(world, "Running"))
+        await ask(world, an_operation(ID, 1, "Suspend", parameters={"nodeDisk": True}))
+        await eventually(lambda: world.status()["operations"][0].get("percent") == 40)
+        ((image, memory),) = handler.node.memory_images.items()
+        assert (image.machine, image.id, memory > 0) == ("testvm", ID, True)
+        launcher.saved(IMAGE)
+        await eventually(lambda: phase_is(world, "Suspended"))
+    assert "claimName" not in world.status()["managedSave"]
+    assert [each.action for each in launcher.received if isinstance(each, messages.Operate)] == ["SuspendToNodeDisk"]
+
+
+async def test_save_that_the_node_refuses_fails_and_the_guest_goes_on(world: World) -> None:
+    await on_node_disk(world)
+    launcher = await world.launcher("pod-1")
+    async with world.handler() as handler:
+        handler.node.no_mount = Refused("the disk of node n has 1 MiB free")
+        await eventually(lambda: phase_is(world, "Running"))
+        await ask(world, an_operation(ID, 1, "Suspend", parameters={"nodeDisk": True}))
+        await eventually(lambda: bool(world.status()["operations"][0].get("result")))
+    assert world.status()["operations"][0]["message"] == "the disk of node n has 1 MiB free"
+    assert not [each for each in launcher.received if isinstance(each, messages.Operate)]
+
+
+def on_disk() -> dict[str, Any]:
+    return {**{key: value for key, value in image().items() if key != "claimName"}, "nodeName": "n"}
+
+
+async def test_resuming_guest_finds_its_image_of_the_nodes_disk(world: World) -> None:
+    await on_node_disk(world, managedSave=on_disk())
+    launcher = await world.launcher("pod-1")
+    async with world.handler() as handler:
+        await eventually(lambda: phase_is(world, "Running"))
+    (sync,) = (each for each in launcher.received if isinstance(each, messages.Sync))
+    assert sync.image == messages.Image(ID, IMAGE.digest, on_node_disk=True)
+    assert [(each.id, memory) for each, memory in handler.node.memory_images.items()] == [(ID, 0)]
+
+
+async def test_resume_fails_without_the_image_on_the_nodes_disk(world: World) -> None:
+    await on_node_disk(world, managedSave=on_disk())
+    launcher = await world.launcher("pod-1")
+    async with world.handler() as handler:
+        handler.node.no_mount = Refused("the disk of node n has no image")
+        await eventually(lambda: phase_is(world, "Failed"))
+    assert world.status()["attempts"][-1]["message"] == "the disk of node n has no image"
+    assert world.status()["managedSave"]["id"] == ID
+    assert not [each for each in launcher.received if isinstance(each, messages.Sync)]
+
+
+async def test_older_launcher_gets_no_image_of_the_nodes_disk(world: World) -> None:
+    await on_node_disk(world, managedSave=on_disk())
+    launcher = await world.launcher("pod-1")
+    launcher.operations = ("Reset", "Resume", "Suspend")
+    async with world.handler() as handler:
+        await eventually(lambda: phase_is(world, "Failed"))
+    assert "is of an older release" in world.status()["attempts"][-1]["message"]
+    assert handler.node.memory_images == {}

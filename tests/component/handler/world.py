@@ -46,6 +46,7 @@ from handler.relays.incoming import Expected
 from handler.relays.outgoing import Destination
 from handler.storage import adding
 from handler.storage.adding import PluginDisks
+from handler.storage.node_disk import Image
 from launcher.protocol import messages
 from tests.fakes import rbac
 from tests.fakes.kubeapi import FakeAPI
@@ -79,6 +80,8 @@ class FakeNode:
         """Uids of attachment pods, by disk."""
         self.mounting: Callable[[Callable[[], object]], Awaitable[None]] = _at_once
         """Carries out a mount or unmount."""
+        self.memory_images: dict[Image, int] = {}
+        """Mounted ones, with the guests' memory."""
         self.block: set[str] = set()
         """Block devices in the pod."""
         self.no_mount: Exception | None = None
@@ -110,6 +113,11 @@ class FakeNode:
         if self.no_mount is not None:
             raise self.no_mount
         await self.mounting(lambda: self.mounted.pop(str(disk["name"]), None))
+
+    async def mount_memory_image(self, pod_uid: str, connection: Connection, image: Image, new_bytes: int = 0) -> None:
+        if self.no_mount is not None:
+            raise self.no_mount
+        self.memory_images[image] = new_bytes
 
     def has_device(self, connection: Connection, disk: str) -> bool:
         return disk in self.block

@@ -295,6 +295,24 @@ def test_host_disk_settings_reach_both_components() -> None:
     assert handler_options.parse(["--node-name=n", "--pod-ip=10.0.0.1"]).host_disks_max_created == 100 << 30
 
 
+def test_memory_stays_off_nodes_disks_by_default() -> None:
+    def handler(*settings: str) -> tuple[handler_options.Options, dict[str, Any], list[Any]]:
+        pod = one("DaemonSet", "virt-handler", NODE, *settings)["spec"]["template"]["spec"]
+        (container,) = pod["containers"]
+        words = [each for each in container["args"] if "managed-save" in each]
+        mounts = {each["name"]: each["mountPath"] for each in container["volumeMounts"]}
+        volumes = [each["hostPath"] for each in pod["volumes"] if each["name"] == "managed-save"]
+        return handler_options.parse(["--node-name=n", "--pod-ip=10.0.0.1", *words]), mounts, volumes
+
+    off, mounts, _ = handler()
+    assert off.managed_save_directory is None
+    assert "managed-save" not in mounts
+    on, mounts, volumes = handler("managedSave.nodeDisk.enabled=true", "managedSave.nodeDisk.directory=/srv/memory")
+    assert (str(on.managed_save_directory), on.managed_save_keep_free_percent) == ("/srv/memory", 15)
+    assert mounts["managed-save"] == "/srv/memory"
+    assert volumes == [{"path": "/srv/memory", "type": "DirectoryOrCreate"}]
+
+
 def pattern_of(*path: str) -> re.Pattern[str]:
     found = json.loads((CHART / "values.schema.json").read_text())
     for each in path:

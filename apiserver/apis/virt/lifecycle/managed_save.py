@@ -1,6 +1,6 @@
-"""The image of a suspended guest's memory: ``spec.managedSave`` names its claim, ``status.managedSave`` the image.
+"""The image of a suspended guest's memory: ``spec.managedSave`` names its storage, ``status.managedSave`` the image.
 
-The claim has ``<machine's uid>/<operation's id>``. A start resumes only from the status's image.
+The storage has ``<machine's uid>/<operation's id>``. A start resumes only from the status's image.
 """
 
 from __future__ import annotations
@@ -14,11 +14,35 @@ from apiserver.apis.virt.lifecycle import operations, power
 from apiserver.apis.virt.places.saved_image import Image, file_of, read
 
 FIELD: Final = "managedSave"
+NODE_DISK: Final = "nodeDisk"
+"""Parameter of ``Suspend``: the image goes to the node's disk, whatever the spec becomes meanwhile."""
 
 
 def claim_of(spec: Mapping[str, Any]) -> str:
     """Return the name of the claim for images in lower case; empty: none."""
     return str(dig(spec, FIELD, "claimName") or "").lower()
+
+
+def wants_node_disk(spec: Mapping[str, Any]) -> bool:
+    """Return whether images go to the disk of the node that suspends the guest."""
+    return dig(spec, FIELD, NODE_DISK) is not None
+
+
+def to_node_disk(operation: operations.Operation) -> bool:
+    """Return whether this ``Suspend`` saves to the node's disk."""
+    return bool((operation.get("parameters") or {}).get(NODE_DISK))
+
+
+def node_with(vm: Mapping[str, Any]) -> str:
+    """Return the node with the suspended guest's image on its disk; empty: the image is in a claim, or there is none."""
+    image = of(vm) or {}
+    return "" if not image or image.get("claimName") else str(image.get("nodeName") or "")
+
+
+def needs(vm: Mapping[str, Any], image_id: str) -> bool:
+    """Return whether the machine resumes from this image, or is saving it."""
+    saving = suspending(vm)
+    return image_id in ((of(vm) or {}).get("id"), None if saving is None else saving.get("id"))
 
 
 def of(vm: Mapping[str, Any]) -> Mapping[str, Any] | None:
@@ -41,15 +65,15 @@ def suspending(vm: Mapping[str, Any]) -> operations.Operation | None:
 def saved(vm: Mapping[str, Any], claim: str, message: str, moment: str) -> Object | None:
     """Return the new ``status.managedSave`` after the attempt's end; None without the image of a ``Suspend``.
 
-    ``vm`` is as before that end; the pod mounted ``claim``; virt-launcher wrote ``message``.
+    ``vm`` is as before that end; the pod mounted ``claim``, if any; virt-launcher wrote ``message``.
     """
     image, operation = read(message), suspending(vm)
-    if image is None or operation is None or image.id != operation.get("id") or not claim:
+    if image is None or operation is None or image.id != operation.get("id") or not (claim or to_node_disk(operation)):
         return None
     domain, node = dig_vm(vm, "status", "domain", "type"), dig_vm(vm, "status", "nodeName")
     return {
         "id": image.id,
-        "claimName": claim,
+        **({} if to_node_disk(operation) else {"claimName": claim}),
         "file": file_of(uid_of(vm), image.id),
         "digest": f"sha256:{image.digest}",
         "sizeBytes": image.size_bytes,

@@ -140,8 +140,13 @@ def _differences(desired: Object, runs: Object) -> Iterator[Difference]:
             yield from _of_list(f"{_DEVICES}.{name}", wanted.get(name, []), there.get(name, []))
         yield from (Difference(path) for path in paths if _device_field(path) not in lists)
     for field in FIELDS[1:]:
-        if (desired.get(field) or None) != (runs.get(field) or None):
+        if _compared(desired, field) != _compared(runs, field):
             yield Difference(str(_SPEC.child(field)))
+
+
+def _compared(spec: Object, field: str) -> object:
+    found = spec.get(field) or None
+    return (found or {}).get("claimName") if field == "managedSave" else found  # a running pod can get the node's disk
 
 
 def _device_field(path: str) -> str:

@@ -296,6 +296,7 @@ class OperationParameters(Model):
     unfreeze_timeout_seconds: Int32 | None = Field(
         None, description="Of Freeze: after how many seconds the file systems thaw by themselves."
     )
+    node_disk: bool | None = Field(None, description="Of Suspend: the memory goes to the node's disk.")
 
 
 class Operation(Model):

@@ -117,7 +117,7 @@ def test_a_claim_without_room_is_known_before(tmp_path: Path) -> None:
     kept(tmp_path / "u-1", OTHER)
     with pytest.raises(saved_images.ImageUnusable) as refused:
         saved_images.make_room("u-1", 128 << 20, tmp_path, full)
-    assert str(refused.value) == "the claim of spec.managedSave has 0 MiB free, and the guest's memory and 128 MiB need 256 MiB"
+    assert str(refused.value) == "the storage of spec.managedSave has 0 MiB free, and the guest's memory and 128 MiB need 256 MiB"
     assert names(tmp_path / "u-1") == []
 
 

@@ -10,6 +10,7 @@ from typing import Any
 from launcher.domain.states import State
 from launcher.main.decisions.times import Times
 from launcher.main.disks.disk_servers import Network
+from launcher.main.disks.saved_images import Places
 from launcher.main.managed_domain import ManagedDomain
 from launcher.main.programs.children import Children
 from launcher.main.serving.console import Console
@@ -126,7 +127,7 @@ class World:
             measure=lambda _specification, names: {name: self.free[name] for name in names if name in self.free},
             memory=lambda: self.memory,
             times=times,
-            images=self.images,
+            images=Places(self.images, directory / "node-disk"),
         )
         self.over = False
 

@@ -223,7 +223,7 @@ def _image(write: MachineWrite) -> Iterator[FieldError]:
         return
     wanted = {
         "id": operation.get("id"),
-        "claimName": managed_save.claim_of(running.spec_of(write.old)),
+        "claimName": None if managed_save.to_node_disk(operation) else managed_save.claim_of(running.spec_of(write.old)),
         "file": saved_image.file_of(uid_of(write.old), str(operation.get("id"))),
         "attempt": power.current_attempt(write.old),
         "nodeName": _status(write.old).get("nodeName"),

@@ -7,9 +7,11 @@ import pytest
 
 from apiserver.apis.meta import errors
 from apiserver.apis.meta.names import label_value_errors
+from apiserver.apis.meta.validation import Path
 from apiserver.apis.virt.lifecycle import managed_save
 from apiserver.apis.virt.places import saved_image
 from apiserver.apis.virt.places.saved_image import Image
+from apiserver.apis.virt.v1alpha1.managed_save import validate
 from apiserver.registry.virt import verb_options
 
 ID = "0b7c1a52-0000-4000-8000-000000000001"
@@ -105,3 +107,36 @@ def test_an_image_that_nobody_requested_is_none(vm: dict[str, Any], claim: str, 
 def test_claims_are_looked_up_in_lower_case() -> None:
     assert managed_save.claim_of({"managedSave": {"claimName": "Memory"}}) == "memory"
     assert managed_save.claim_of({}) == ""
+
+
+ON_DISK = a_vm(parameters={"nodeDisk": True})
+
+
+def test_image_on_a_nodes_disk_names_the_node_and_no_claim() -> None:
+    found = managed_save.saved(ON_DISK, "", f"it was {IMAGE}", MOMENT)
+    assert found is not None
+    assert "claimName" not in found
+    assert managed_save.node_with({"status": {"managedSave": found}}) == "node1"
+    assert managed_save.node_with({"status": {"managedSave": {**found, "claimName": "c"}}}) == managed_save.node_with({}) == ""
+    assert managed_save.saved(a_vm(), "", f"it was {IMAGE}", MOMENT) is None
+
+
+def test_image_is_needed_from_its_save_to_its_use() -> None:
+    assert managed_save.needs(ON_DISK, ID)
+    assert managed_save.needs({"status": {"managedSave": {"id": ID}}}, ID)
+    failed = a_vm(parameters={"nodeDisk": True}, result="Failed")
+    for vm in (failed, {}, {"status": {"managedSave": {"id": "another"}}}):
+        assert not managed_save.needs(vm, ID)
+
+
+@pytest.mark.parametrize(
+    ("given", "field"),
+    [
+        ({"nodeDisk": {}}, None),
+        ({"claimName": "c"}, None),
+        ({"claimName": "c", "nodeDisk": {}}, "spec.managedSave.nodeDisk"),
+        ({}, "spec.managedSave.claimName"),
+    ],
+)
+def test_memory_goes_to_one_place(given: dict[str, Any], field: str | None) -> None:
+    assert [each.path for each in validate({"managedSave": given}, Path("spec"))] == ([field] if field else [])

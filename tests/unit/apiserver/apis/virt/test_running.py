@@ -212,3 +212,13 @@ def test_words_are_one_line_of_bounded_length() -> None:
     assert "\n" not in many
     assert running.words([running.Difference(f"f{number}") for number in range(10)]).endswith(", f7, 2 more")
     assert running.words([running.Difference(f"f{number}") for number in range(8)]).endswith(", f6, f7")
+
+
+def test_a_place_on_the_nodes_disk_is_no_hardware() -> None:
+    """A running pod gets it without a restart, but keeps a claim."""
+    for desired, runs, found in (
+        ({"nodeDisk": {}}, None, ()),
+        (None, {"nodeDisk": {}}, ()),
+        ({"nodeDisk": {}}, {"claimName": "c"}, (running.Difference("spec.managedSave"),)),
+    ):
+        assert running.between({"domain": {}, "managedSave": desired}, {"domain": {}, "managedSave": runs}) == found

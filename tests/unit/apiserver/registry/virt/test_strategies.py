@@ -78,6 +78,11 @@ def _with_claim(vm: dict[str, Any], *disks: dict[str, Any]) -> dict[str, Any]:
     return vm
 
 
+def _on_node_disk(vm: dict[str, Any]) -> dict[str, Any]:
+    vm["spec"] |= {"managedSave": {"nodeDisk": {}}}
+    return vm
+
+
 def _suspended(result: str = "Suspended", **status: Any) -> dict[str, Any]:
     attempts = [{"number": 1, "result": result, "nodeName": "node1"}]
     return _with_claim(_vm(result, attempts=attempts, managedSave=IMAGE, nodeName=None, **status))
@@ -486,7 +491,17 @@ def test_operations_of_an_unlisted_attempt_fail(current: int) -> None:
             "the guest suspended itself to memory; kubectl virt unpause wakes it, and then it can be reset",
         ),
         ("suspend", _off(), "cannot suspend a virtual machine that is not running; its phase is Succeeded"),
-        ("suspend", _vm(), "the virtual machine has no claim for its memory: set spec.managedSave.claimName and restart it first"),
+        (
+            "suspend",
+            _vm(),
+            "the virtual machine has no place for its memory: set spec.managedSave.claimName and restart it first, or set "
+            "spec.managedSave.nodeDisk",
+        ),
+        (
+            "suspend",
+            _on_node_disk(_vm(running={"managedSave": {"claimName": "c"}})),
+            "the guest's pod has claim c of an earlier spec.managedSave: restart the virtual machine first",
+        ),
         (
             "suspend",
             _with_claim(_vm(running={"domain": {}})),
@@ -1218,3 +1233,17 @@ def test_discovery_lists_resources_before_subresources() -> None:
     first = {each["kind"]: each["name"] for each in reversed(listed)}
     assert first["VirtualMachine"] == "virtualmachines"
     assert "virtualmachinereplicasets/replicate" in [each["name"] for each in listed if each["kind"] == "VirtualMachine"]
+
+
+def test_request_says_that_memory_goes_to_the_nodes_disk() -> None:
+    """A running guest needs no restart for that, and a later edit changes nothing."""
+    (operation,) = _call("suspend", _on_node_disk(_vm(running={"domain": {}})))["status"]["operations"]
+    assert (operation["action"], operation["parameters"]) == ("Suspend", {"nodeDisk": True})
+    (operation,) = _call("suspend", _with_claim(_vm()))["status"]["operations"]
+    assert "parameters" not in operation
+
+
+def test_any_image_on_a_nodes_disk_can_be_discarded() -> None:
+    vm = _suspended()
+    vm["status"]["managedSave"] = {each: IMAGE[each] for each in IMAGE if each != "claimName"}
+    assert "managedSave" not in _discarding(vm)["status"]

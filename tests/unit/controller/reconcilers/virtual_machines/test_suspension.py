@@ -223,3 +223,27 @@ def test_a_resuming_guest_ends_before_its_image_is_deleted() -> None:
     vm = suspended(deleting=True)
     vm["status"] |= {"phase": "Scheduling", "attempt": 2, "attempts": [*vm["status"]["attempts"], an_attempt(2)]}
     assert "CreatePod" not in kinds(*plan(seen(vm, a_pod(2))))
+
+
+def on_node_disk(**rest: Any) -> dict[str, Any]:
+    vm = resuming("EPYC", kind="qemu", **rest)
+    vm["spec"]["managedSave"] = {"nodeDisk": {}}
+    del vm["status"]["managedSave"]["claimName"]
+    return vm
+
+
+def test_memory_on_a_nodes_disk_resumes_only_there() -> None:
+    assert required_nodes(on_node_disk()) == NODE1
+    vm = on_node_disk(nodeName="node2")
+    told = condition(status_of(*plan(seen(vm)))["conditions"], "Ready")
+    assert told is not None
+    assert told["message"] == (
+        "spec.nodeName is node2, but the suspended guest has its memory on the disk of node node1, and resumes only there; to boot it "
+        "without its memory: kubectl virt stop, then kubectl virt start --discard-state"
+    )
+
+
+def test_deletion_does_not_wait_for_the_node_with_the_memory() -> None:
+    vm = on_node_disk(deleting=True)
+    vm["status"].pop("request")
+    assert kinds(*plan(seen(vm))) == ["RemoveFinalizer"]

@@ -312,6 +312,14 @@ def test_an_image_is_that_of_the_operation_and_the_claim(changes: dict[str, Any]
     assert paths(a_write("n", old, written(old, "Suspended", managedSave=image(**changes)))) == {f"status.managedSave.{field}"}
 
 
+def test_an_image_on_the_nodes_disk_was_requested_there() -> None:
+    old = suspending()
+    for parameters, wrong in ({"nodeDisk": True}, set()), ({}, {"status.managedSave.claimName"}):
+        old["status"]["operations"] = [{**SUSPENDING, "parameters": parameters}]
+        new = written(old, "Suspended", managedSave={key: value for key, value in image().items() if key != "claimName"})
+        assert paths(a_write("n", old, new)) == wrong
+
+
 @pytest.mark.parametrize("phase", ["Running", "Stopped", "Failed"])
 def test_an_image_comes_only_with_a_suspension(phase: str) -> None:
     old = suspending()
