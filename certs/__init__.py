@@ -14,6 +14,5 @@
 ``cryptography``.
 
 A leaf lives one year and an authority ten; both are renewed after two thirds (``renewal.Policy``). So virt-controller can be down for four
-months. Node certificates live one day, because nodes are compromised more easily, and an expired one only stops streams and migrations. A
-node is revoked by name (``apiserver.apis.virt.rights.trust``); deleting the authority's Secret replaces it and everything it signed.
+months. Node certificates live one day, because nodes are compromised more easily, and an expired one only stops streams and migrations.
 """

@@ -204,10 +204,7 @@ class Client:
         headers: Mapping[str, str] | None = None,
         timeouts: Timeouts | None = None,
     ) -> Response:
-        """Return a successful response, a context manager with unread body; raise StatusError for others.
-
-        Tries again after a 401 with a new token, and, up to ``MAX_RETRIES`` times, after a ``Retry-After``.
-        """
+        """Return a successful response, a context manager with unread body; raise StatusError for others."""
         sent = {**self._headers, **(headers or {})}
         if data is not None:
             sent.setdefault("Content-Type", "application/json")

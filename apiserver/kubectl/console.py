@@ -1,8 +1,7 @@
 """``kubectl virt console``: a guest's serial port on this terminal.
 
-Several users can attach; each first gets the latest screenful. Ctrl-] leaves. When the connection breaks (virt-api
-restarts, the guest moves), the session reconnects for a while, without repeating output (``scrollback``); it discards
-keys typed meanwhile (``docs/decisions/streams.md``). A withdrawn right ends the session.
+When the connection breaks (virt-api restarts, the guest moves), the session reconnects for a while, without repeating
+output (``scrollback``); it discards keys typed meanwhile (``docs/decisions/streams.md``). A withdrawn right ends the session.
 
 Without a terminal, standard input is sent and output copied until the guest is off or the process ends; after the
 input's end, a little longer (``--linger``).

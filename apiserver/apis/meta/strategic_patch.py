@@ -1,6 +1,6 @@
 """Strategic merge patch: a merge patch that gets the keys of lists from the schema.
 
-Used by ``kubectl apply``, plain ``kubectl patch`` and the garbage collector. In a patch,
+In a patch,
 
 - ``$patch: replace | delete | merge`` in a map (or an element of a keyed list) is the operation;
 - ``$retainKeys: [a, b]`` removes all other keys of the map;

@@ -1,6 +1,6 @@
 """Limits on open streams of one server: in total, per user, and per user and object's stream.
 
-An open stream is not a request in flight, as in Go. It counts from before the dial, and gets 429 before the upgrade.
+A stream counts from before the dial, and gets 429 before the upgrade.
 """
 
 from __future__ import annotations

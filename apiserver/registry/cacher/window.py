@@ -5,8 +5,7 @@ other. New events are pushed to watches that have read everything, found by key,
 receiver's watch reads the window once there is room.
 
 Changes of one iteration of the event loop are dispatched together. After a dispatch to many watches, the window pauses
-(``docs/decisions/api-server.md``): with 100 and 1,000 watches, this saved a fifth of the processor time without more
-delay.
+(``docs/decisions/api-server.md``).
 """
 
 from __future__ import annotations

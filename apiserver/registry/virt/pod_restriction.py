@@ -3,7 +3,7 @@
 A new ``podUID`` of a VirtualMachine, or ``targetPodUID`` of a Migration, is checked against kube-apiserver's pod, the
 only source of its node and mounts (:mod:`apiserver.apis.virt.rights.pod_rights`); so are a Migration's
 ``targetPodIPs``, and a pod with a claim for a running guest (``status.volumeStatus``), because virt-handler takes its
-mount. This costs one request per start and two per migration.
+mount.
 
 Exempt is the end of a live migration, because the guest waits: the machine gets its Migration's checked pod.
 """

@@ -68,10 +68,7 @@ class VirtualMachineStrategy(Strategy):
         defaults.default_virtual_machine(obj)
 
     def prepare_for_create(self, obj: Object) -> None:
-        """Add the finalizer, kept until the pods are gone, and ``status.observedGeneration`` 0.
-
-        Helm 4 and Flux (kstatus) take an object without a status for finished.
-        """
+        """Add the finalizer, kept until the pods are gone, and ``status.observedGeneration`` 0 for Helm 4 and Flux."""
         add_finalizer(obj, names.VM_FINALIZER)
         obj["status"] = {"observedGeneration": 0}
 

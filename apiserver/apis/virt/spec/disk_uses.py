@@ -1,7 +1,7 @@
 """How machines use claims, and which machines may share one (``docs/decisions/disks.md``).
 
-A claim that a guest writes to as a disk belongs to one machine, because two guests without coordination destroy a file system. Guests that
-only read may share it. Machines with ``shareable``, whose guests coordinate, may share it with each other, but not with readers.
+A claim that a guest writes to as a disk belongs to one machine. Guests that only read may share it. Machines with ``shareable``, whose
+guests coordinate, may share it with each other, but not with readers.
 
 Machines may share a claim as a file system, whose writes the kernel or the network file system orders. Meanwhile it cannot be a disk or
 hold firmware state of another, because a guest that writes files could change those. Read-only file systems need no lock.
