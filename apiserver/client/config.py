@@ -103,7 +103,10 @@ class Config:
         return tuple(each for each in (self.ca_file, self.client_cert_file, self.client_key_file) if each)
 
     def ssl_context(self) -> ssl.SSLContext:
-        """Return a context that trusts only the CA (default: the system's) and presents the client certificate. Raises ConfigError."""
+        """Return a context that trusts only the CA (default: the system's) and presents the client certificate.
+
+        If ``insecure``, it trusts any server. Raises ConfigError.
+        """
         try:
             context = contexts.trusting(file=self.ca_file, pem=None if self.ca_file else _text(self.ca_data))
             if self.insecure:

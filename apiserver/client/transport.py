@@ -7,8 +7,6 @@
     ├── Disconnected    the connection ended before the response
     ├── NotHTTP         one side cannot parse the other
     └── TooLong         the response exceeds the reader's limit
-
-:class:`~apiserver.client.rest.Client` raises ``TransportError`` instead, which names the request.
 """
 
 from __future__ import annotations

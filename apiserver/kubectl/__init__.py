@@ -6,6 +6,4 @@ a websocket (``streams``) to the terminal (``terminal``), without repeating outp
 ``usbredir`` and ``portforward`` connect to a local port (``proxy``), and ``ssh`` uses it.
 
 If a request is refused or unanswered, functions raise ``messages.Failure``, with kubectl's words for the user.
-
-It depends only on kubernetes_asyncio (kubeconfig; it brings aiohttp) and websockets.
 """

@@ -47,7 +47,7 @@ class Rules:
 
 
 def parse(text: str | bytes) -> Rules:
-    """Parse the file. Raises Misconfigured.
+    """Parse an EncryptionConfiguration. Raises Misconfigured.
 
     Unknown fields are refused, unlike in Go: a misspelt one would leave data unencrypted.
     """

@@ -11,7 +11,7 @@
     ├── NotAcceptable 406         ├── Invalid 422
     ├── AlreadyExists 409         └── TooManyRequests 429
 
-Reasons and codes are those of apimachinery's ``pkg/api/errors``. Clients branch on the reason.
+Reasons and codes are those of apimachinery's ``pkg/api/errors``.
 """
 
 from __future__ import annotations

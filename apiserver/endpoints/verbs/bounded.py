@@ -1,7 +1,6 @@
 """A client websocket that passes frames on, and buffers unread input as bytes: at most a message and one socket read.
 
-The library decodes all input before it pauses (256 KiB of two-byte frames become 30 MiB), and answers pings without a
-reader.
+The library decodes all input before it pauses: 256 KiB of two-byte frames become 30 MiB.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Read changes older than the window back from storage, unless compacted.
 
-After a restart, clients return with older revisions. The missing changes are read once for all clients, and put before
+The missing changes are read once for all clients, and put before
 the window. If there are too many, a few watches may read storage's history themselves.
 """
 

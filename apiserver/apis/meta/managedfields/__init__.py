@@ -11,6 +11,6 @@
 Sets of fields have the stored form (``sets``), and are shared, never changed in place, and sorted. Functions raise ``schema.Mismatch`` for
 values that do not fit the schema.
 
-``tests/reference_library`` compares object, entries, their order and all errors with k8s.io/apimachinery. Where Go's result depends on a
-hash table's order (which of two conflicts comes first), ours is sorted.
+``tests/reference_library`` compares object, entries, their order and all errors with k8s.io/apimachinery.
+Where Go's result depends on a hash table's order, ours is sorted.
 """

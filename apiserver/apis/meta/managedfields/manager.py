@@ -94,6 +94,7 @@ class FieldManager:
             BadRequest: another version or kind, or ``managedFields`` in ``applied``.
             Invalid: it does not fit the schema; lists all nulls, unknown fields and wrong types.
             Conflict: it changes fields of other owners without force.
+            InternalError: the stored ``managedFields`` are invalid.
         """
         try:
             managed = self._reader.read(dig(live, "metadata", "managedFields"))

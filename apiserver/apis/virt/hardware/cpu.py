@@ -40,7 +40,10 @@ def max_vcpus(domain: Domain) -> int:
 
 
 def grows(domain: Domain, other: Domain) -> bool:
-    """Return whether a guest with the processors of ``domain`` can get those of ``other``: only more sockets, up to the maximum."""
+    """Return whether a guest with the processors of ``domain`` can get those of ``other``: only more sockets, up to the maximum.
+
+    Never with dedicated processors or ``numa``.
+    """
     room = counts(domain)["sockets"] < counts(other)["sockets"] <= max_sockets(domain)
     return (
         room

@@ -2,8 +2,9 @@
 
 The order is the reverse of libvirt's ``src/cpu_map/index.xml`` (11.3), from the newest to the oldest. Within a generation, the newest
 version comes first (``qemu-system-x86_64 -cpu help`` lists the aliases), models with speculation control (IBRS) before others, and without
-TSX before those with it, because processors lose TSX with new microcode. The last of each vendor is the oldest with all of x86-64-v2, which
-current distributions need.
+TSX before those with it, because processors lose TSX with new microcode.
+
+The last of each vendor is the oldest with all of x86-64-v2.
 
 Each model is only for its vendor's nodes: KVM shows a guest the node's vendor (QEMU's ``host_cpu_instance_init``), and libvirt calls a
 model usable if its features exist.
