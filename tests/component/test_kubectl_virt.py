@@ -825,7 +825,6 @@ async def test_a_viewer_that_does_not_start_is_a_line(
 async def test_a_signal_ends_the_program_without_a_word(
     url: str, server: FakeStreams, tmp_path: Path, number: signal.Signals, late: bool
 ) -> None:
-    """No traceback, during its imports or while attached."""
     path = write_kubeconfig(tmp_path / "config", url, {"token": "mine"})
     process = await asyncio.create_subprocess_exec(
         # Shells without job control, and nohup, may ignore these signals.

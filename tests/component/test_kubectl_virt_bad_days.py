@@ -89,7 +89,6 @@ async def screen(
 async def test_screen_credentials_are_reloaded_only_when_refused(
     server: FakeStreams, url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The kubeconfig's plugin returns another token on each run."""
     plugin, runs = tmp_path / "plugin", tmp_path / "runs"
     credential = {"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential", "status": {"token": "RUN"}}
     said = json.dumps(credential).replace("RUN", "'$(wc -l <" + str(runs) + ")'")
@@ -139,7 +138,6 @@ async def test_viewers_that_come_at_once_load_new_credentials_once(
 
 
 async def test_failed_connection_reloads_the_credentials(url: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """The server may have refused an expired certificate."""
     ways = iter([Access(url, "default"), Access("http://127.0.0.1:1", "default"), Access(url, "default")])
     loaded: list[Access] = []
 

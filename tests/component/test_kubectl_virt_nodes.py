@@ -131,8 +131,6 @@ async def test_a_missing_right_to_create_events_is_a_warning(api: FakeAPI, acces
 
 
 async def test_an_outage_of_virt_api_hides_only_the_machines(api: FakeAPI, access: Access, capsys: pytest.CaptureFixture[str]) -> None:
-    """virt-api, or its etcd, may have been on the node."""
-
     def authorize(_: str, path: str, __: object) -> bool:
         if path.startswith("/apis/kubevirt.io"):
             raise errors.ServiceUnavailable("no endpoints")

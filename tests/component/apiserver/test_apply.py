@@ -152,7 +152,6 @@ async def test_ssa_10_status_and_rest_have_owners_per_endpoint(api: Api) -> None
 
 
 async def test_ssa_10_status_write_keeps_omitted_metadata_and_owners(api: Api) -> None:
-    """Some controllers keep only the parts that they read."""
     labelled = {**body(size=1), "metadata": {"name": "s", "labels": {"a": "b"}, "annotations": {"c": "d"}}}
     made = (await applied(api, "a", labelled)).json
     short = {**made, "metadata": {key: made["metadata"][key] for key in ("name", "uid", "resourceVersion")}, "status": {"phase": "Up"}}

@@ -371,7 +371,6 @@ async def test_interrupted_watch_never_reports_an_older_revision(api: Api) -> No
 
 
 async def test_legacy_watch_path_shows_only_the_authorized_object(api: Api) -> None:
-    """A role for one object must not open the collection."""
     await api.make(widget("w1"))
     await api.make(widget("w2"))
     base = f"/apis/{WIDGETS.group}/{WIDGETS.version}/watch"

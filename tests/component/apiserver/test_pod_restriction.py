@@ -260,7 +260,6 @@ async def test_addresses_of_one_target_are_not_left_to_the_next(cluster: Cluster
 
 
 async def test_arrival_at_an_admitted_target_needs_no_lookup(cluster: Cluster) -> None:
-    """The guest is paused, and kube-apiserver may be away."""
     await cluster.put_status(VM_STATUS, RUNNING)
     move = await cluster.admin("POST", f"{BASE}/migrations", MIGRATION)
     await cluster.put_status(MOVE_STATUS, {**entered(PREPARING, "Running"), "targetAddress": "10.0.0.2:8445"})

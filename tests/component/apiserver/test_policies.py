@@ -254,7 +254,6 @@ async def test_a_mutating_policy_adds_a_label_by_a_json_patch(world: World) -> N
 
 
 async def test_a_mutation_that_cannot_be_applied_refuses_the_request(world: World) -> None:
-    """Atomic lists are not merged; type names must fit their place."""
     cases = {
         "Object{metadata: Object.metadata{managedFields: []}}": (
             "error applying patch: invalid ApplyConfiguration: may not mutate atomic arrays, maps or structs: .metadata.managedFields"
@@ -318,7 +317,6 @@ async def test_a_mutation_that_cannot_be_applied_refuses_the_request(world: Worl
 async def test_json_patch_of_a_policy_must_keep_the_objects_identity(
     world: World, operation: str, failure: str, code: int, message: str
 ) -> None:
-    """failurePolicy does not cover a patch's result."""
     mutations = [{"patchType": "JSONPatch", "jsonPatch": {"expression": f"[JSONPatch{{{operation}}}]"}}]
     await put(world, "mutating", {"mutations": mutations, "reinvocationPolicy": "Never", "failurePolicy": failure})
     async with world.api() as api:
@@ -378,7 +376,6 @@ async def test_match_conditions_of_webhooks_are_evaluated(world: World) -> None:
 
 
 async def test_nothing_is_admitted_before_the_policies_are_known(world: World) -> None:
-    """A starting server does not wait for kinds that the cluster lacks."""
     world.kube.authorize = lambda _method, path, _query: "admissionpolic" not in path
     async with world.api(times=Times(admission=0.2)) as api:
         answer = await api.call("POST", "", widget())

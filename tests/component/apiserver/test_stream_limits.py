@@ -205,7 +205,6 @@ async def test_no_compression_is_agreed_on_either_way(pki: Pki, limited: Api) ->
 
 
 async def test_kernel_buffers_of_a_stream_are_bounded_on_both_sides(pki: Pki, limited: Api) -> None:
-    """Otherwise they would grow to megabytes of the pod's memory."""
     async with tapped(pki, limited) as url, session_of(pki, "alice") as alice:
         before = narrowed()
         async with alice.ws_connect(url):

@@ -88,7 +88,6 @@ async def test_another_authority_is_another_connection(pki: Pki) -> None:
 
 
 async def test_a_connection_that_ended_while_it_was_idle_is_replaced(pki: Pki) -> None:
-    """A server that closes after its answer costs no request."""
     async with serving(pki, "hooks.acc.svc") as (server, port), Caller(resolve=Loopback()) as caller:
         server.hangs_up = True
         for _ in range(5):

@@ -295,7 +295,6 @@ async def test_equivalent_versions_match_and_are_converted(world: World) -> None
 
 
 async def test_webhooks_result_must_match_the_version_it_was_shown(world: World) -> None:
-    """The conversion relies on validation. A Scale has one version."""
     old = RULE | {"apiVersions": [OLD_WIDGETS.version], "resources": ["widgets", "widgets/scale"]}
     operations: list[Json] = [{"op": "add", "path": "/spec/extent", "value": "x"}]
     await world.mutating(world.hook("m", lambda review: patch(review, *operations), rules=[old]))
@@ -631,7 +630,6 @@ async def test_managed_fields_that_a_webhook_breaks_are_put_back(world: World) -
 
 
 async def test_applying_is_a_creation_or_an_update(world: World) -> None:
-    """As in Go, the review has no options of a patch."""
     await world.validating(world.hook("v"))
     async with world.api() as api:
         for color, expected in (("red", 201), ("green", 200)):

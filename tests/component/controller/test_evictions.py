@@ -603,7 +603,6 @@ async def test_unsound_migration_counts_as_failed_now(api: FakeAPI, tmp_path: Pa
 
 @pytest.mark.parametrize("status", [{"phase": "Running", "conditions": 4}, {"phase": "Running", "phaseTransitionTimestamps": 4}])
 async def test_unsound_foreign_migration_blocks_no_eviction(api: FakeAPI, tmp_path: Path, status: dict[str, Any]) -> None:
-    """Stored by another release, or restored from a backup."""
     metadata = {"name": "m", "namespace": "others", "labels": {"kubevirt.io/evicted-pod": "x", "kubevirt.io/drain": "true"}}
     await api.put(MIGRATIONS, {"metadata": metadata, "spec": {"selector": {"name": "theirs"}}, "status": status})
     async with served(api, tmp_path) as ask:
@@ -695,7 +694,6 @@ async def test_idle_connections_do_not_displace_a_waiting_one(api: HangingAPI, t
 
 
 async def test_those_who_come_first_and_at_once_are_all_let_in(api: FakeAPI, tmp_path: Path) -> None:
-    """kubectl drain evicts all pods of a node together."""
     async with served(api, tmp_path) as ask, asyncio.TaskGroup() as tasks:
         asked = [tasks.create_task(ask(review())) for _ in range(8)]
     assert {each.result()[0] for each in asked} == {200}

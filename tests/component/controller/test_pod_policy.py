@@ -163,7 +163,6 @@ def test_a_pod_on_a_node_is_deleted_with_grace_and_not_by_force(cluster: Cluster
 
 
 def test_pods_are_neither_changed_nor_entered_with_the_account(cluster: Cluster) -> None:
-    """RBAC grants none of it, and the policy would forbid it."""
     pod = changed(OURS["as it was made"])
     assert cluster.create(pod)[0] == http.client.CREATED
     path = f"{PODS}/{name_of(pod)}"

@@ -79,7 +79,6 @@ async def test_talkative_launcher_is_disconnected_and_heard_later(tmp_path: Path
 
 
 async def test_unanswering_launchers_delay_no_other_machine(tmp_path: Path) -> None:
-    """Three times as many as a pool of workers would have."""
     async with live(tmp_path) as world:
         for number in range(24):
             mute = await world.launcher(f"pod-mute-{number}")

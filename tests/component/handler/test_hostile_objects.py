@@ -106,7 +106,6 @@ def spoiled(kind: str, *path: str, value: Any) -> Any:
     ids=["pod's uid", "no text", "name", "target's uid", "a list", "machine"],
 )
 async def test_past_crashing_objects_are_harmless(tmp_path: Path, obj: dict[str, Any]) -> None:
-    """The last one requested another resource; ``live`` detects forbidden requests."""
     async with live(tmp_path, admit=deliver_everything) as world:
         for pod_uid in ("pod-hostile", "pod-target"):
             await world.launcher(pod_uid)

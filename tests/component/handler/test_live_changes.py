@@ -85,7 +85,6 @@ async def test_memory_waits_for_the_pod_and_then_for_the_guest(world: World) -> 
 
 
 async def test_disk_without_an_image_takes_an_edit_of_its_source(world: World) -> None:
-    """The disk does not grow, because the guest lacks it."""
     data: dict[str, Any] = {"name": "data", "type": "PersistentVolumeClaim", "source": {"name": "data"}}
 
     def edit(vm: dict[str, Any]) -> None:

@@ -147,7 +147,6 @@ async def test_no_compression_is_agreed_on(scene: Scene) -> None:
 
 
 async def test_kernel_buffers_of_a_stream_are_bounded(scene: Scene) -> None:
-    """Otherwise they would grow to megabytes of the pod's memory."""
     async with scene.console() as socket:
         await socket.receive_bytes()
         (served,) = scene.server._open

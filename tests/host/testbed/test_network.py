@@ -74,7 +74,6 @@ print(json.dumps(told))
 
 
 def test_pods_of_both_nodes_reach_only_each_other(tmp_path: Path) -> None:
-    """In separate namespaces, where the running cluster's names are free."""
     prepare = "mount --make-rprivate / && mount -t tmpfs tmpfs /run && mkdir /run/netns && mount -t sysfs sysfs /sys && ip link set lo up"
     done = subprocess.run(
         ["unshare", "--net", "--mount", "sh", "-c", f'{prepare} && exec "$0" -c "$1"', sys.executable, PODS],

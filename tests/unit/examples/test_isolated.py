@@ -11,7 +11,6 @@ isolated = load("plugins/isolated/isolated.py")
 
 @pytest.mark.parametrize("options", [{"segmnt": "a"}, {"segment": "A/B"}])
 def test_refused_interface_is_deleted_silently(options: dict[str, str]) -> None:
-    """Otherwise virt-handler would repeat the request forever."""
     told: dict[str, Any] = {"interface": {"name": "lan", "options": options}, "machine": {"namespace": "a"}, "pod": {"uid": "u"}}
     with pytest.raises(isolated.PluginError) as refused:
         isolated.add(told, "", "")

@@ -70,7 +70,6 @@ def test_selected_name_counts_for_authorization_only() -> None:
     ],
 )
 def test_selector_that_allows_other_names_selects_no_name(selector: str) -> None:
-    """A role for one name would grant the whole collection."""
     info = parse("GET", f"{BASE}/namespaces/n/vms", {"fieldSelector": selector})
     assert (info.name, info.selected_name) == ("", False)
 

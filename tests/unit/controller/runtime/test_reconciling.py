@@ -51,7 +51,6 @@ def test_errors_and_conflicts_are_retried_with_growing_pauses() -> None:
 
 
 def test_success_resets_the_pauses() -> None:
-    """One new error after an hour of failures causes a short pause."""
     bad = [ValueError("a defect")] * 6
     called = moments(Scripted(*bad, Result(requeue_after=50), ValueError("another"), Result()))
     grown, first, again = called[6] - called[5], called[1] - called[0], called[8] - called[7]

@@ -61,7 +61,6 @@ def test_migration_target_gets_the_known_disk_names() -> None:
 
 
 def test_a_launcher_is_told_of_the_hardware_that_runs() -> None:
-    """Not of the edited spec, at a restart and as a migration's target."""
     runs = {"cpu": {"cores": 1}, "devices": {"disks": DISKS[:1]}}
     vm = a_vm(running={"generation": 1, "domain": runs, "domainXML": "<domain/>"})
     before = {**a_vm(), "spec": {"domain": runs, "domainXML": "<domain/>"}}

@@ -178,7 +178,6 @@ def test_the_target_is_prepared_then_expected_then_offered() -> None:
 
 
 def test_target_with_known_address_becomes_ready_too() -> None:
-    """The status may contain it early; the source begins only with the phase."""
     migration = a_migration("PreparingTarget", targetAddress="10.0.0.2:8445")
     assert target(migration, a_migrating("prepared", "incoming")) == (plan.OfferAddress("10.0.0.2:8445"),)
 

@@ -259,7 +259,6 @@ def test_a_condition_keeps_those_of_others() -> None:
 
 
 def test_a_condition_is_said_although_the_figures_are_as_before() -> None:
-    """After a restart the samples are counted again, so the progress may be written before the count is full."""
     known = replace(BEHIND, elapsed_milliseconds=900)
     migration = a_migration("Running", progress=plan.figures(known, NOW - timedelta(seconds=9)))
     step = planned(known, migration, Course(row=plan.SAMPLES - 1))

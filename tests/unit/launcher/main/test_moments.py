@@ -56,7 +56,6 @@ async def test_sigterm_when_a_start_fails_does_not_wait_for_libvirtd(world: Worl
 
 
 async def test_a_second_sigterm_changes_nothing(world: World) -> None:
-    """Otherwise the signal handler raises a RuntimeError."""
     creating = asyncio.Event()
 
     async def hanging(_create: Call) -> None:

@@ -40,7 +40,6 @@ async def test_a_reset_is_carried_out_once_for_each_id(world: World) -> None:
 
 
 async def test_repeated_reset_waits_for_the_running_one(world: World) -> None:
-    """virt-handler was restarted meanwhile: its successor asks again."""
     await world.domain.handle(SYNC)
     go = asyncio.Event()
 

@@ -150,7 +150,6 @@ async def test_the_answer_to_a_release_says_that_the_guest_runs(world: World) ->
 
 
 async def test_looks_are_taken_one_after_the_other(world: World) -> None:
-    """Otherwise an older observation could overwrite a newer one."""
     at_once = [0, 0]
 
     async def counted(observe: Call) -> Any:

@@ -209,7 +209,6 @@ async def test_match_conditions_see_no_namespace_and_false_one_decides() -> None
 
 
 async def test_absent_namespace_fails_only_policies_that_select_by_it() -> None:
-    """Selector errors count only where the rules match."""
     world = World("validating")
     narrow = {"resourceRules": [RULE], "namespaceSelector": {"matchLabels": {"team": "a"}}}
     world.put(matchConstraints=narrow, validations=[{"expression": "true"}])

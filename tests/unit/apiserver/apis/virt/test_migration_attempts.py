@@ -27,7 +27,6 @@ def test_each_attempt_has_its_own_migration_uid() -> None:
 
 @pytest.mark.parametrize("stored", [float("nan"), "../../x", "2", [2], {"name": "x"}, None, True, 2.5], ids=repr)
 def test_malformed_attempt_number_counts_as_no_attempt(stored: object) -> None:
-    """It must not stop reconciliation of the VM."""
     assert migration_attempts.number_of(a_migration(attempt=stored)) == 0
     assert migration_attempts.uid_of(a_migration(attempt=stored)) == UID
 

@@ -52,7 +52,6 @@ def test_appended_operation_has_next_number_and_this_attempt() -> None:
 
 @pytest.mark.parametrize("count", [9, 10, 12])
 def test_the_oldest_with_a_result_makes_room(count: int) -> None:
-    """Several do if a user edited the status."""
     many = [an_operation(number, "" if number == 1 else "Failed") for number in range(1, count + 1)]
     found = operations.appended(a_vm(*many), "Reset", "x", NOW)
     assert found is not None

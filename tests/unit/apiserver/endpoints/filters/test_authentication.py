@@ -160,7 +160,6 @@ class Watched(Carrier):
 
 
 async def test_a_certificate_is_read_once_while_few_are_remembered(world: World) -> None:
-    """Reading one costs more than the rest of a request."""
     read: list[str] = []
     authenticate = world.authenticator(max_certificates=2)
     a, b, c = (Watched(world.connect(each), each, read) for each in "abc")

@@ -263,7 +263,6 @@ def test_the_config_map_says_whom_to_believe_and_in_which_fields(data: dict[str,
 
 @pytest.mark.parametrize("value", ["[", "{}", '"front-proxy"', "1", "null", "[1]", '["front-proxy", null]'])
 def test_unreadable_config_map_is_refused_not_read_as_empty(value: str) -> None:
-    """An empty list of names would allow all names."""
     with pytest.raises(ValueError, match=r"requestheader-allowed-names is not a JSON list of strings|Expecting value"):
         from_config_map({"requestheader-allowed-names": value})
     for key in ("username-headers", "uid-headers", "group-headers", "extra-headers-prefix"):

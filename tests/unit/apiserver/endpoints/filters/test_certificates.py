@@ -164,7 +164,6 @@ def test_an_authority_is_its_subject_and_its_key(key: Key | None) -> None:
 
 
 def test_issuer_is_identified_as_by_its_signature(root: Signed, tmp_path: Path) -> None:
-    """Authorities with equal names, or with equal keys, count separately."""
     namesake, other = signed(common("root"), None, ca=True), signed(common("other"), None, key=root[1], ca=True)
     between = signed(common("between"), root, ca=True)
     lone = signed(common("lone"), None)

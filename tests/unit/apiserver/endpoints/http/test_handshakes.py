@@ -276,7 +276,6 @@ async def test_overlong_first_message_closes_the_connection(contexts: Contexts) 
 
 
 async def test_a_handshake_has_a_length(contexts: Contexts) -> None:
-    """Later messages are encrypted, so their bytes are counted."""
     listener = Listener(contexts)
     client = listener.client("192.0.2.1", contexts.old)
     client.send(client.hello())

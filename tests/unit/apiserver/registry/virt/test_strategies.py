@@ -576,7 +576,6 @@ def _discarding(vm: dict[str, Any], given: Any = True) -> dict[str, Any]:
 
 @pytest.mark.parametrize("result", ["Suspended", "Failed"])
 def test_a_start_may_discard_the_image_and_its_hardware(result: str) -> None:
-    """Also of a machine that keeps restarting, because its image is missing."""
     status = _discarding(_suspended(result, running={"domain": {}, "managedSave": {"claimName": "memory"}}))["status"]
     assert "managedSave" not in status
     assert "running" not in status

@@ -172,7 +172,6 @@ def test_a_guest_has_the_nodes_processor_unless_it_names_a_model(model: str, *, 
 
 
 def test_required_labels_are_those_virt_handler_writes() -> None:
-    """A model or feature without a label would match no node."""
     models, features = sorted(cpu_names.MODELS), sorted(cpu_names.FEATURES)
     written = {
         *capabilities.labels(Capabilities(models=tuple(models))),

@@ -169,7 +169,6 @@ def test_the_next_attempt_waits_a_while_and_goes_to_another_pod() -> None:
 
 
 def test_the_next_attempt_rather_goes_to_another_node() -> None:
-    """A preference only: two nodes leave no other choice."""
     failed = [{**BROKE, "targetNode": "node3"}, {**BROKE, "number": 0, "targetNode": "node3"}, {**ENDED, "number": 9}]
     retry = a_retry()
     retry = replace(retry, migration={**retry.migration, "status": {**retry.migration["status"], "attempts": failed}})
@@ -210,7 +209,6 @@ def test_a_second_target_is_for_the_same_processors() -> None:
 
 
 def test_each_attempt_has_its_own_time_for_a_node() -> None:
-    """It begins long after the Migration's own time for scheduling."""
     pending = a_target(phase="Pending", node="")
     for since, phase in ((NODE_SECONDS, "Scheduling"), (290, "Scheduling"), (301, "Failed")):
         actions = plan(a_retry(since, "Scheduling", target=pending, now=NOW))

@@ -73,7 +73,6 @@ def test_readiness_gate_follows_the_machine_and_is_written_once(phase: str, stat
 
 
 def test_guest_paused_for_migration_stays_ready() -> None:
-    """Also after the assignment, while the VM's status names the source."""
     source, target = a_gated_pod("True"), a_gated_pod(migration="m")
     vm = a_machine()
     vm["status"]["domain"] = {"state": "paused", "reason": "migrating"}

@@ -133,7 +133,6 @@ def test_waiting_machines_are_requeued_when_disks_are_released(old: Object | Non
 
 @pytest.mark.parametrize("phase", ["Failed", "Scheduling"])
 def test_waiting_machines_are_requeued_when_disks_change(phase: str) -> None:
-    """Otherwise it would stay ``Pending`` until its next change."""
     old = a_machine("first", claim(), phase=phase)
     assert woken(old, a_machine("first", claim("other"), phase=phase)) == ["for-data"]
     assert woken(old, a_machine("first", claim(readOnly=True), phase=phase)) == ["for-data"]

@@ -90,7 +90,6 @@ def test_pod_shrinks_after_the_guest() -> None:
 
 
 def test_pod_that_was_never_resized_keeps_its_size() -> None:
-    """Another release may request more or less for QEMU."""
     vm = a_machine(256, 256)
     assert plan(vm, its_pod(vm, 300)) == plan(vm, its_pod(vm, 200)) == ()
 

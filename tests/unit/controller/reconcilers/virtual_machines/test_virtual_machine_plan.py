@@ -376,7 +376,6 @@ def test_start_timeout_deletes_the_pod_and_fails_the_attempt() -> None:
 
 @pytest.mark.parametrize("reason", ["ContainerCreating", "ErrImagePull", "ImagePullBackOff", "CreateContainerConfigError"])
 def test_waiting_before_the_container_runs_ends_no_attempt(reason: str) -> None:
-    """A registry, volume or network may fail for an hour."""
     vm, pod = a_vm(phase="Scheduling", attempts=[an_attempt()]), a_pod(phase="Pending")
     pod["status"]["containerStatuses"][0]["state"]["waiting"] = {"reason": reason}
     late = NOW + timedelta(hours=1)

@@ -475,7 +475,6 @@ def test_disallowed_xml_is_refused_with_its_path(name: str) -> None:
 
 
 def test_the_document_of_the_corpus_is_allowed() -> None:
-    """Otherwise the corpus would prove nothing."""
     assert reading.problems_of(document(DISK + INTERFACE + SERIAL)) == ()
 
 

@@ -232,7 +232,6 @@ FIRST: dict[str, Any] = SAMPLES["attempts"][0]
 def test_source_reports_failure_of_its_current_attempt_only(
     before: dict[str, Any], attempts: list[dict[str, Any]], refused: set[str]
 ) -> None:
-    """Each report uses up one of few attempts."""
     old = stored("Running", **before)
     assert paths("n", old, written(old, "Running", attempts=attempts)) == refused
 

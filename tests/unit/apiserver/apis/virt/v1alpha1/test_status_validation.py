@@ -394,7 +394,6 @@ def test_a_final_phase_is_final() -> None:
 
 
 def test_many_elements_are_judged_one_by_one() -> None:
-    """Comparing each with each would take minutes."""
     stamps = [{"phase": "Done", "time": MOMENT, "n": each} for each in range(20_000)]
     conditions = [{"type": f"two words {each}", "status": "True"} for each in range(20_000)]
     old = {"phaseTransitionTimestamps": stamps, "conditions": conditions}
