@@ -120,7 +120,7 @@ class Node:
         await self._mounts.run(pod_uid, begin, f"unmount {disk['name']}", after=f"mount {disk['name']}")
 
     async def mount_memory_image(self, pod_uid: str, connection: Connection, image: Image, new_bytes: int = 0) -> None:
-        """Mount the file system of a memory image of the node's disk in a pod; ``new_bytes`` of memory: make it if missing. Idempotent.
+        """Mount a memory image's file system in a pod; if ``new_bytes``, the guest's memory, first make a missing image. Idempotent.
 
         Raises Refused, StorageHangs, OSError.
         """
@@ -131,7 +131,7 @@ class Node:
         await self._mounts.run(pod_uid, begin, "mount the memory image", after="unmount the memory image")
 
     async def unmount_memory_image(self, pod_uid: str, connection: Connection, image: Image) -> None:
-        """Unmount that file system, if it is there. Raises StorageHangs, OSError: EBUSY while a process of the pod uses it."""
+        """Unmount a memory image in a pod, if mounted. Raises StorageHangs, OSError: EBUSY while a process of the pod uses it."""
 
         def begin() -> Callable[[], None]:
             return functools.partial(_unmount_image, self._memory_images, connection.process.duplicate(), image)

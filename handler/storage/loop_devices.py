@@ -30,7 +30,7 @@ _one: Final = threading.Lock()
 
 @contextlib.contextmanager
 def attached(file: int) -> Iterator[str]:
-    """Yield the path of the loop device of an open file; the device exists while it is open or mounted. Raises OSError.
+    """Yield the path of a loop device of an open file, attached if it has none; it exists while open or mounted. Raises OSError.
 
     A file has one device at most: two would damage the file system in it.
     """

@@ -44,7 +44,7 @@ class Sweep:
         unmount: Callable[[Image, str], Awaitable[None]],
         look_seconds: float = LOOK_SECONDS,
     ) -> None:
-        """``get`` returns virt-api's machine, or raises NotFound; ``unmount`` unmounts it in the pod with this uid."""
+        """``get`` returns an image's machine, or raises NotFound; ``unmount`` unmounts an image in the pod with this uid."""
         self._disk = disk
         self._get = get
         self._unmount = unmount

@@ -120,7 +120,7 @@ def is_the_nodes(vm: Object) -> bool:
 
 
 def only_node(vm: Object) -> str:
-    """Return the only node where a suspended guest can resume: it has the node's CPU, or its memory is on the node's disk; empty: any."""
+    """Return the only node where a suspended guest can resume, because of its CPU or the memory on its disk; empty: any."""
     if node := managed_save.node_with(vm):
         return node
     image = managed_save.of(vm)

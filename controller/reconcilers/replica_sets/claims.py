@@ -43,7 +43,10 @@ def _made(replica_set: Object, template: Object, ordinal: int) -> Object:
 
 
 def superfluous(replica_set: Object, claims: Iterable[Object], machines: Iterable[Object]) -> tuple[Object, ...]:
-    """Return the claims to delete: the set created them for ordinals that it no longer wants, and their machines are gone."""
+    """Return the claims to delete: the set made them for unwanted ordinals, and their machines are gone.
+
+    Empty if ``whenScaled`` is not ``Delete``, or the set is paused or being deleted.
+    """
     stands_still = is_deleting(replica_set) or dig_replica_set(replica_set, "spec", "paused")
     if stands_still or ordinals.retention(replica_set, ordinals.WHEN_SCALED) != ordinals.DELETE:
         return ()

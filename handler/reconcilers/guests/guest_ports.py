@@ -60,7 +60,7 @@ class Node(Protocol):
         ...
 
     async def mount_memory_image(self, pod_uid: str, connection: Connection, image: Image, new_bytes: int = 0) -> None:
-        """Mount a memory image of the node's disk; ``new_bytes`` of memory: make it if missing. Raises Refused, StorageHangs, OSError."""
+        """Mount a memory image; if ``new_bytes``, the guest's memory, make a missing one. Raises Refused, StorageHangs, OSError."""
         ...
 
     def has_device(self, connection: Connection, disk: str) -> bool:

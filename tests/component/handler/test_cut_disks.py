@@ -100,7 +100,7 @@ def forms(vm: Object, case: Case) -> tuple[Object, Object]:
 
 
 def edit(case: Case) -> Callable[[Object], None]:
-    """Return the write of virt-api and virt-controller: a new disk is recorded with its pod, a removed one stays in the running form."""
+    """Return a function that edits a VM as virt-api and virt-controller do; a removed disk stays in the running form."""
 
     def change(vm: Object) -> None:
         old, new = forms(vm, case)
