@@ -15,16 +15,35 @@ from cryptography.hazmat.primitives.asymmetric import padding, rsa
 from cryptography.hazmat.primitives.serialization import load_der_public_key
 
 MAIN, DISPLAY, INPUTS = 1, 2, 3
+SHORT, LONG = 1 << 0 | 1 << 1 | 1 << 3, 1 << 0 | 1 << 1
+"""Capabilities: the client chooses how to authenticate, by a ticket; with SHORT, headers of messages are short."""
 _MAGIC: Final = b"REDQ"
-_CAPABILITIES: Final = 1 << 0 | 1 << 1 | 1 << 3
-"""The client chooses how to authenticate, by a ticket; headers of messages are short."""
 _TICKET: Final = 1
 _KEY_BYTES: Final = 162
 _INIT, _CHANNELS, _ATTACH = 103, 104, 104
-_DISPLAY_INIT: Final = 101
-_CACHES: Final = struct.pack("<BqBi", 1, 1 << 20, 1, 1 << 20)
+DISPLAY_INIT: Final = 101
+CACHES: Final = struct.pack("<BqBi", 1, 1 << 20, 1, 1 << 20)
 """Number and size of the client's cache of images, and of its dictionary of GLZ."""
 _KEY_DOWN, _KEY_UP = 101, 102
+
+
+def link(kind: int, session: int = 0, capabilities: int = SHORT) -> bytes:
+    """Return a client's link message."""
+    return _linked(struct.pack("<IBBIIII", session, kind, 0, 1, 0, 18, capabilities))
+
+
+def reply(capabilities: int = SHORT, error: int = 0) -> bytes:
+    """Return QEMU's link message."""
+    return _linked(struct.pack("<I162xIIII", error, 1, 0, 178, capabilities))
+
+
+def _linked(body: bytes) -> bytes:
+    return _MAGIC + struct.pack("<III", 2, 2, len(body)) + body
+
+
+def message(kind: int, data: bytes = b"", capabilities: int = SHORT) -> bytes:
+    head = struct.pack("<HI", kind, len(data)) if capabilities == SHORT else struct.pack("<QHII", 1, kind, len(data), 0)
+    return head + data
 
 
 class Channel:
@@ -33,8 +52,7 @@ class Channel:
     def __init__(self, connection: socket.socket, kind: int, session: int = 0) -> None:
         self._socket = connection
         connection.settimeout(60)
-        link = struct.pack("<IBBIIII", session, kind, 0, 1, 0, 18, _CAPABILITIES)
-        connection.sendall(_MAGIC + struct.pack("<III", 2, 2, len(link)) + link)
+        connection.sendall(link(kind, session))
         magic, *_, size = struct.unpack("<4sIII", self._exactly(16))
         assert magic == _MAGIC
         reply = self._exactly(size)
@@ -52,7 +70,7 @@ class Channel:
         self._socket.close()
 
     def send(self, kind: int, data: bytes = b"") -> None:
-        self._socket.sendall(struct.pack("<HI", kind, len(data)) + data)
+        self._socket.sendall(message(kind, data))
 
     def receive(self, kind: int) -> bytes:
         """Return the next message of this type; others are ignored."""
@@ -82,7 +100,7 @@ class Session:
     def __init__(self, dial: Callable[[], socket.socket]) -> None:
         self._dial = dial
         self.main = Channel(dial(), MAIN)
-        self._number = int.from_bytes(self.main.receive(_INIT)[:4], "little")
+        self.number = int.from_bytes(self.main.receive(_INIT)[:4], "little")
         self.main.send(_ATTACH)
         listed = self.main.receive(_CHANNELS)
         self.channels = {listed[4 + 2 * each] for each in range(int.from_bytes(listed[:4], "little"))}
@@ -95,7 +113,7 @@ class Session:
 
     def open(self, kind: int) -> Channel:
         """Open another channel. A display channel first sends its caches: QEMU crashes if it ends before (decisions/streams.md)."""
-        channel = Channel(self._dial(), kind, self._number)
+        channel = Channel(self._dial(), kind, self.number)
         if kind == DISPLAY:
-            channel.send(_DISPLAY_INIT, _CACHES)
+            channel.send(DISPLAY_INIT, CACHES)
         return channel

@@ -10,12 +10,13 @@ import contextlib
 import socket as sockets
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
 
 from aiohttp import WSMsgType, web
 
 from apiserver.apis.virt.places import streams
-from handler.streams.usbredir import Breach, Packets
+from handler.streams.spice import Channel
+from handler.streams.usbredir import Breach
 
 CHUNK_BYTES: Final = 64 << 10
 AHEAD_BYTES: Final = 16 << 10
@@ -25,6 +26,7 @@ MAX_MESSAGE_BYTES: Final = 64 << 10
 CLOSE_UNSUPPORTED: Final = 1003
 CLOSE_PROTOCOL_ERROR: Final = 1002
 WATCH_SECONDS: Final = 2.0
+SETTLE_SECONDS: Final = 3.0
 OFF: Final = "the guest is off"
 END: Final = "the end of the output"
 CLOSED: Final = "the guest closed the connection"
@@ -33,6 +35,18 @@ AFTER_END: Final = "a message follows the empty one, which is the last"
 
 HasLeft = Callable[[], bool]
 """Returns whether the guest of a stream has left its pod."""
+
+
+class Guard(Protocol):
+    """Checks a protocol, and decides what the guest gets."""
+
+    def from_client(self, data: bytes) -> bytes:
+        """Return what the guest gets now. Raises Breach."""
+        ...
+
+    def from_guest(self, data: bytes) -> bytes:
+        """Return what the guest gets after it sent ``data``. Raises Breach."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,10 +64,10 @@ class _Ended(Exception):
 
 
 async def run(
-    socket: web.WebSocketResponse, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, packets: Packets | None = None
+    socket: web.WebSocketResponse, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, guard: Guard | None = None
 ) -> Close | None:
-    """Copy until either side ends; return how to close the websocket, None if the client did. ``packets`` checks the usbredir protocol."""
-    return await _until_ended(_to_socket(socket, reader, writer, packets), _to_guest(socket, writer, packets))
+    """Copy until either side ends; return how to close the websocket, None if the client did. ``guard`` checks its protocol."""
+    return await _until_ended(_to_socket(socket, reader, writer, guard), _to_guest(socket, writer, guard))
 
 
 async def output(socket: web.WebSocketResponse, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> Close | None:
@@ -72,6 +86,15 @@ async def connection(
 async def datagrams(socket: web.WebSocketResponse, port: sockets.socket, has_left: HasLeft) -> Close | None:
     """Copy as :func:`run` between messages and datagrams of a connected UDP socket; datagrams that a side does not read are lost."""
     return await _until_ended(_from_port(socket, port), _to_port(socket, port), _watch(has_left))
+
+
+async def settle(channel: Channel, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Wait until QEMU survives the end of the channel, at most ``SETTLE_SECONDS``."""
+    with contextlib.suppress(OSError, TimeoutError):
+        async with asyncio.timeout(SETTLE_SECONDS):
+            _write(writer, channel.ending())
+            while channel.is_fragile and (data := await reader.read(CHUNK_BYTES)):
+                channel.from_guest(data)
 
 
 async def _until_ended(*copies: Coroutine[None, None, None]) -> Close | None:
@@ -121,12 +144,12 @@ async def _to_port(socket: web.WebSocketResponse, port: sockets.socket) -> None:
 
 
 async def _to_socket(
-    socket: web.WebSocketResponse, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, packets: Packets | None, end: str = OFF
+    socket: web.WebSocketResponse, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, guard: Guard | None, end: str = OFF
 ) -> None:
     try:
         while data := await reader.read(CHUNK_BYTES):
-            if packets is not None:
-                _write(writer, packets.from_guest(data))
+            if guard is not None:
+                _write(writer, guard.from_guest(data))
             await socket.send_bytes(data)  # waits while the peer's window is full
     except Breach as error:
         raise _Ended(Close(CLOSE_PROTOCOL_ERROR, str(error))) from error
@@ -138,7 +161,7 @@ async def _to_socket(
 
 
 async def _to_guest(
-    socket: web.WebSocketResponse, writer: asyncio.StreamWriter, packets: Packets | None, *, ends_by_empty: bool = False
+    socket: web.WebSocketResponse, writer: asyncio.StreamWriter, guard: Guard | None, *, ends_by_empty: bool = False
 ) -> None:
     has_ended = False
     async for message in socket:
@@ -148,7 +171,7 @@ async def _to_guest(
             raise _Ended(Close(CLOSE_PROTOCOL_ERROR, AFTER_END))
         has_ended = ends_by_empty and not message.data
         try:
-            _write(writer, packets.from_client(message.data) if packets is not None else message.data)
+            _write(writer, guard.from_client(message.data) if guard is not None else message.data)
             if has_ended:
                 writer.write_eof()
             await writer.drain()

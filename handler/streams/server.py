@@ -33,6 +33,7 @@ from handler.streams.forwarding import MakeSocket
 from handler.streams.limits import DEFAULTS, Limits, OpenStreams, Wanted
 from handler.streams.reading import Reading, Waiting
 from handler.streams.slots import Slots
+from handler.streams.spice import Channel
 from handler.streams.usbredir import Packets
 
 CLIENT: Final = "virt-api"
@@ -208,15 +209,18 @@ class Server:
 
     async def _joined(self, request: web.Request, socket: web.WebSocketResponse, target: Target, stream: str) -> web.WebSocketResponse:
         reader, writer = await self._dial(target.pod_uid, stream, _machine(request))
-        packets = Packets() if stream.startswith(streams.usbredir()) else None
+        channel = Channel() if stream == "spice" else None
+        guard = Packets() if stream.startswith(streams.usbredir()) else channel
         is_log = SOCKETS[stream].startswith("log")
         if is_log and not stream.endswith("-follow"):
             writer.write_eof()
         try:
             if is_log:
                 return await self._served(request, socket, lambda: pipe.output(socket, reader, writer))
-            return await self._served(request, socket, lambda: pipe.run(socket, reader, writer, packets))
+            return await self._served(request, socket, lambda: pipe.run(socket, reader, writer, guard))
         finally:
+            if channel is not None:
+                await pipe.settle(channel, reader, writer)
             writer.close()
 
     async def _forwarded(

@@ -21,6 +21,7 @@ from handler.streams import pipe
 from handler.streams.forwarding import MakeSocket
 from handler.streams.limits import DEFAULTS, Limits
 from handler.streams.server import Server, Target
+from tests import spice_peer
 from tests.component.handler.tls import Authority
 from tests.fakes.launcher import run_directory
 
@@ -257,6 +258,36 @@ async def test_usb_protocol_violations_do_not_reach_the_guest(scene: Scene) -> N
         assert (closed.type, closed.data) == (aiohttp.WSMsgType.CLOSE, 1002)
         assert closed.extra == "a packet of type 101 has 135266304 bytes, and not 8 to 8388616"
         assert guest.received == HELLO + disconnect
+
+
+async def test_qemu_gets_the_message_that_a_spice_viewer_left_out(scene: Scene) -> None:
+    received = asyncio.get_running_loop().create_future()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readexactly(len(spice_peer.link(spice_peer.DISPLAY)))
+        writer.write(spice_peer.reply())
+        await reader.readexactly(132)
+        writer.write(bytes(4))
+        first = await reader.readexactly(20)
+        writer.write(spice_peer.message(314))
+        received.set_result((first, await reader.read()))
+        writer.close()
+
+    directory = os.open(run_directory(scene.root, "pod-1"), os.O_PATH)
+    server = await asyncio.start_unix_server(serve, f"/proc/self/fd/{directory}/{layout.SPICE_SOCKET}")
+    async with (
+        scene.session() as session,
+        session.ws_connect(scene.url(stream="spice"), protocols=(streams.SUBPROTOCOL,), server_hostname="n.virt-handler") as socket,
+    ):
+        await socket.send_bytes(spice_peer.link(spice_peer.DISPLAY))
+        assert await socket.receive_bytes() == spice_peer.reply()
+        await socket.send_bytes(b"t" * 132)
+        assert await socket.receive_bytes() == bytes(4)
+    async with asyncio.timeout(30):
+        first, rest = await received
+    assert (first[:6], rest) == (spice_peer.message(spice_peer.DISPLAY_INIT, spice_peer.CACHES)[:6], b"")
+    server.close()
+    os.close(directory)
 
 
 async def test_several_may_attach_to_one_console(scene: Scene) -> None:
@@ -516,7 +547,7 @@ async def test_connections_to_ports_have_their_own_larger_limit(scene: Scene, li
 
 async def test_channels_of_spice_are_streams_with_a_larger_limit(scene: Scene) -> None:
     """A viewer opens six or more."""
-    display = Guest()
+    display, link = Guest(), spice_peer.link(spice_peer.INPUTS)
     directory = os.open(run_directory(scene.root, "pod-1"), os.O_PATH)
     server = await asyncio.start_unix_server(display.serve, f"/proc/self/fd/{directory}/{layout.SPICE_SOCKET}")
     try:
@@ -527,8 +558,8 @@ async def test_channels_of_spice_are_streams_with_a_larger_limit(scene: Scene) -
                     scene.url(stream="spice"), protocols=(streams.SUBPROTOCOL,), server_hostname="n.virt-handler"
                 )
                 await stack.enter_async_context(channel)
-                await channel.send_bytes(b"redq")
-                assert [await channel.receive_bytes() for _ in range(2)] == [b"login: ", b"REDQ"]
+                await channel.send_bytes(link)
+                assert [await channel.receive_bytes() for _ in range(2)] == [b"login: ", link.upper()]
             assert len(display.writers) == DEFAULTS.max_streams_per_machine * streams.CONNECTIONS
             refused = await scene.refused(scene.url(stream="spice"))
             assert "32 to spice of virtual machine default/testvm are open" in str(refused["message"])
