@@ -25,8 +25,8 @@ MAX_MESSAGE_BYTES: Final = 64 << 10
 """Longer ones end the stream with 1009; senders may cut streams anywhere."""
 DIAL_SECONDS: Final = 10.0
 CLOSE_SECONDS: Final = 5.0
-_WINDOW_BYTES: Final = 64 << 10
-_MESSAGE_COST: Final = 128
+WINDOW_BYTES: Final = 128 << 10
+_MESSAGE_COST: Final = 256
 """Of a stored message, in bytes."""
 _FRAMES: Final = (1, 0)
 """Waiting for the client: reading pauses above the first number, and resumes at the second."""
@@ -154,7 +154,7 @@ async def _upstream(client: WebSocket, server: Bounded) -> End:
         while True:
             frames = await client.receive_frames()
             sent += len(frames) + _MESSAGE_COST
-            if sent < _WINDOW_BYTES:
+            if sent < WINDOW_BYTES:
                 await server.send_frames(frames)
                 continue
             sent, awaited = 0, pong

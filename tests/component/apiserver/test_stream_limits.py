@@ -179,7 +179,7 @@ async def test_queue_of_a_stalled_stream_server_is_bounded(pki: Pki, limited: Ap
         queue = served[0]._reader
         assert queue is not None
         waiting = sum(len(each.data) + sys.getsizeof(each) for each, _ in queue._buffer)
-        assert 0 < waiting <= (128 << 10) + 1000, "more than two windows, and the objects of their messages"
+        assert 0 < waiting <= 2 * joining.WINDOW_BYTES + 1000, "more than two windows, and the objects of their messages"
         stop.set()
 
 
