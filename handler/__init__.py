@@ -20,7 +20,7 @@ Its rights on a node (no host network); ``handler/rbac.md`` has those in the clu
 
 ========================================= ================================================================================
 ``hostPID``                               process ids of launchers (SO_PEERCRED), their root, cgroup and network namespace
-privileged: device cgroup                 open /dev/kvm and /dev/net/tun (claims' block devices are not opened)
+privileged: device cgroup                 open /dev/kvm and /dev/net/tun (no claim's device); lists of other pods' devices
 privileged: SYS_ADMIN, NET_ADMIN          bridge, tap, nft in a pod's network namespace
 privileged: SYS_PTRACE                    /proc/PID/root and /proc/PID/ns of processes of another user
 privileged: CHOWN, FOWNER, DAC_OVERRIDE   device nodes and migration sockets for uid 107; run directories

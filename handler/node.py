@@ -11,9 +11,10 @@ from typing import Any
 from apiserver.apis.meta import descriptors, objects
 from apiserver.apis.meta.objects import Object
 from apiserver.apis.virt.hardware import disk_imports, disks, host_devices, interfaces, memory, vsock
+from apiserver.apis.virt.places import layout
 from apiserver.apis.virt.spec import hot_plug
 from apiserver.apis.virt.spec.described import domain_of
-from handler.devices import claims, host_disks, ownership, passthrough
+from handler.devices import block_claims, claims, host_disks, ownership, passthrough
 from handler.network import setup
 from handler.network.binding import Interface
 from handler.plugins.calling import Plugins
@@ -104,10 +105,6 @@ class Node:
 
         await self._mounts.run(pod_uid, begin, f"mount {disk['name']}", after=f"unmount {disk['name']}")
 
-    def has_device(self, connection: Connection, disk: str) -> bool:
-        """Return whether a pod has a disk's claim as a block device."""
-        return claims.has_device(connection.process, disk)
-
     async def unmount_claim(self, pod_uid: str, connection: Connection, disk: Mapping[str, Any]) -> None:
         """Unmount a disk's claim, image and overlay in a guest's pod, so that no process there uses them. Idempotent.
 
@@ -115,7 +112,7 @@ class Node:
         """
 
         def begin() -> Callable[[], None]:
-            return functools.partial(_unmount_claim, connection.process.duplicate(), disk)
+            return functools.partial(_unmount_claim, connection.process.duplicate(), pod_uid, disk)
 
         await self._mounts.run(pod_uid, begin, f"unmount {disk['name']}", after=f"mount {disk['name']}")
 
@@ -166,13 +163,17 @@ def _mount_claim(target: Launcher, kubelet: Path, attachment_uid: str, disk: Map
     try:
         with attachments.opened(attachment_uid, kubelet) as source:
             for mount in hot_plug.mounts_of(disk):
+                is_claim = mount.source == layout.ATTACHMENT_DIRECTORY
+                if is_claim and block_claims.put(source, target, mount.name, read_only=mount.read_only):
+                    continue
                 claims.put(source, target, mount.name, read_only=mount.read_only, parent=mount.parent, content=mount.source)
     finally:
         target.close()
 
 
-def _unmount_claim(target: Launcher, disk: Mapping[str, Any]) -> None:
+def _unmount_claim(target: Launcher, pod_uid: str, disk: Mapping[str, Any]) -> None:
     try:
+        block_claims.remove(target, pod_uid, str(disk["name"]))
         for mount in hot_plug.mounts_of(disk):
             claims.remove(target, mount.name, mount.parent)
     finally:

@@ -34,7 +34,10 @@ def main() -> int:
     if Path(layout.IMAGE_REMOVAL_DIRECTORY).is_dir():
         return _delete_images(Path(layout.IMAGE_REMOVAL_DIRECTORY))
     _heed_sigterm()
-    if any(Path(each).is_dir() for each in (layout.ATTACHMENT_DIRECTORY, layout.ATTACHMENT_OVERLAY_DIRECTORY)):
+    if (
+        any(Path(each).is_dir() for each in (layout.ATTACHMENT_DIRECTORY, layout.ATTACHMENT_OVERLAY_DIRECTORY))
+        or Path(layout.ATTACHMENT_DEVICE).exists()
+    ):
         return _hold(Path(layout.RUN_DIRECTORY, layout.ATTACHMENT_SOCKET))
     for name in ABSENT:
         sys.modules[name] = None  # type: ignore[assignment]  # the import system's way to say "not there"

@@ -72,16 +72,6 @@ def remove(target: Launcher, disk: str, parent: str = layout.DISKS_DIRECTORY) ->
         os.rmdir(disk, dir_fd=directory)
 
 
-def has_device(target: Launcher, disk: str) -> bool:
-    """Return whether the pod has a disk's claim as a block device, which no unmount takes away. Raises OSError."""
-    path = f"{layout.DEVICES_DIRECTORY}/{disk}".lstrip("/")
-    try:
-        os.close(opening.openat2(target.root, path, os.O_PATH | os.O_NOFOLLOW, resolve=opening.NO_SYMLINKS))
-    except FileNotFoundError:
-        return False
-    return True
-
-
 @contextlib.contextmanager
 def _places(target: Launcher, parent: str) -> Iterator[int]:
     flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC

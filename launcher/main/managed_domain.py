@@ -75,18 +75,20 @@ class ManagedDomain:
         times: Times = TIMES,
         images: saved_images.Places = saved_images.PLACES,
         console_pipe: Callable[[], ConsolePipe] = default_console_pipe,
+        gets_devices: bool = True,
     ) -> None:
         """Create the parts.
 
         ``console`` and ``ports`` create the consoles, with a callback for changes of the number of viewers. ``qemu_log`` returns the file
         with QEMU's output by the domain's name. ``serve_addresses`` answers DHCP on exactly the machine's interfaces. ``measure`` returns
         disks' free space, ``memory`` the pod's. ``images`` are the places of images of the guest's memory. ``console_pipe`` makes
-        the pipe for the container that logs the console; it and ``serve_addresses`` may raise OSError.
+        the pipe for the container that logs the console; it and ``serve_addresses`` may raise OSError. ``gets_devices``: virt-handler
+        can give block devices to this pod.
         """
         self._hypervisor = hypervisor
         self._make_console_pipe = console_pipe
         self._console_pipe: ConsolePipe | None = None
-        self._record = Record(qemu_log=qemu_log, status_changed=status_changed)
+        self._record = Record(qemu_log=qemu_log, status_changed=status_changed, gets_devices=gets_devices)
         self.console = console(self._viewers_changed)
         self.ports = ports(self._viewers_changed)
         self._agent = Agent(

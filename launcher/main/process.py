@@ -22,7 +22,7 @@ from launcher.hypervisor.emulator import Emulator
 from launcher.ipv6.server import Server as Ipv6Server
 from launcher.main.decisions import life
 from launcher.main.managed_domain import ManagedDomain
-from launcher.main.programs import qemu_log
+from launcher.main.programs import device_cgroup, qemu_log
 from launcher.main.programs.children import Children
 from launcher.main.programs.libvirtd import Libvirtd
 from launcher.main.serving.console import Console
@@ -71,6 +71,7 @@ async def run(directory: Path = Path(layout.RUN_DIRECTORY), cache: Path = Path(l
         qemu_log=daemon.qemu_log,
         serve_addresses=serve_addresses,
         status_changed=status_changed,
+        gets_devices=device_cgroup.is_version_1(),
     )
 
     def status() -> messages.Status:

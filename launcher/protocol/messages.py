@@ -52,7 +52,7 @@ PropagationMethod = Literal["noCloud", "configDrive", "qemuGuestAgent"]
 """How public keys get into the guest: meta data of a cloud-init disk, or the guest agent."""
 
 LiveChange = live_changes.What
-LIVE_CHANGES: Final = (*live_changes.KNOWN, hot_plug.DISK, hot_plug.OVERLAY, hot_plug.MEDIUM, hot_plug_interfaces.INTERFACE)
+LIVE_CHANGES: Final = (*live_changes.KNOWN, *hot_plug.KINDS, hot_plug_interfaces.INTERFACE)
 """``DomainStatus.changes`` of this release."""
 
 DeviceKind = Literal["disk", "interface"]

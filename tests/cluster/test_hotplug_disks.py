@@ -1,11 +1,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from apiserver.apis.meta.objects import Object
+from tests.cluster import test_claims
 from tests.cluster.api import is_true
 from tests.cluster.kube import Console, Kubectl, console
 from tests.cluster.manifests import GUEST_IMAGE, linux_vm, migration, shared_claim, with_disks
@@ -160,6 +162,38 @@ def test_disks_with_overlays_come_move_and_are_blank_again(kubectl: Kubectl, tes
         until_disks(kubectl, "scratch", "space")
         guest.run(UNTIL_DISK.format("vdb"))
         assert "of-the-guest" not in guest.run("head -c 12 /dev/vdb")
+
+
+def test_block_claim_is_attached_and_detached_here_and_there(kubectl: Kubectl, testguest: None, tmp_path: Path) -> None:
+    del testguest
+    with test_claims.device(kubectl, tmp_path) as claim:
+        disk = {**DATA, "source": {"name": claim}}
+        kubectl.api.apply(with_disks(linux_vm(VM), ROOT))
+        vm = kubectl.api.ready("vm", VM, timeout=240)
+        pod, node = vm["status"]["podUID"], vm["status"]["nodeName"]
+        with console(kubectl, VM) as guest:
+            guest.expect("GUEST-READY", timeout=120)
+            edit(kubectl, ROOT, disk)
+            vm = until_disks(kubectl, "scratch", "data")
+            assert (vm["status"]["podUID"], is_true("RestartRequired")(vm)) == (pod, False)
+            sees_disk(guest)
+            guest.run("echo of-the-guest | dd of=/dev/vdb conv=fsync")
+            edit(kubectl, ROOT)
+            until_disks(kubectl, "scratch")
+            assert not has_disk(guest)
+            edit(kubectl, ROOT, disk)
+            until_disks(kubectl, "scratch", "data")
+            sees_disk(guest)
+
+        made = kubectl.api.create(migration(VM, node=other_node(kubectl, node)))
+        assert final_phase(kubectl, made["metadata"]["name"]) == "Succeeded"
+        with console(kubectl, VM) as guest:
+            assert "of-the-guest" in guest.run("head -c 12 /dev/vdb")
+            edit(kubectl, ROOT)
+            until_disks(kubectl, "scratch")
+            assert not has_disk(guest)
+        assert (tmp_path / "device.img").read_bytes().startswith(b"of-the-guest")
+        kubectl.api.delete("vm", VM, timeout=120)
 
 
 def test_waiting_disk_is_created_grows_and_becomes_a_medium(kubectl: Kubectl, testguest: None) -> None:

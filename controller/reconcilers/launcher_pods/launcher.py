@@ -35,7 +35,7 @@ def requirements(domain: Object, claims: Claims) -> Requirements:
     return Requirements(overhead_bytes=QEMU_BYTES, storage_bytes=LOG_BYTES) + removal_requirements() + place
 
 
-def attachment_requirements(disk: Object) -> Requirements:
+def attachment_requirements(disk: Object, *, is_block: bool = False) -> Requirements:
     """Return the requirements of the pod for the claim, image and overlay of a hot-plugged disk (of ``disks.defaulted``)."""
     run = layout.IN_MEMORY[0]
     own = Requirements(
@@ -44,16 +44,19 @@ def attachment_requirements(disk: Object) -> Requirements:
         volumes=({"name": run.name, "emptyDir": {"medium": "Memory", "sizeLimit": in_mebibytes(run.size)}},),
         mounts=({"name": run.name, "mountPath": run.directory},),
     )
-    return own + _attached(disk) + _overlay(disk)
+    return own + _attached(disk, is_block=is_block) + _overlay(disk)
 
 
-def _attached(disk: Object) -> Requirements:
+def _attached(disk: Object, *, is_block: bool) -> Requirements:
     if disk.get("type") == disks.EMPTY:
         return Requirements()
     claim, read_only = disks.claim_of(disk), {"readOnly": True} if disk["readOnly"] or disks.is_overlaid(disk) else {}
     content = (
         {"persistentVolumeClaim": {"claimName": claim}} if claim else {"image": image_source(disk["source"], "reference", "pullPolicy")}
     )
+    if is_block:
+        device = {"name": layout.ATTACHMENT_VOLUME, "devicePath": layout.ATTACHMENT_DEVICE}
+        return Requirements(volumes=({"name": layout.ATTACHMENT_VOLUME, **content},), devices=(device,))
     return Requirements(
         volumes=({"name": layout.ATTACHMENT_VOLUME, **content},),
         mounts=({"name": layout.ATTACHMENT_VOLUME, "mountPath": layout.ATTACHMENT_DIRECTORY, **read_only},),

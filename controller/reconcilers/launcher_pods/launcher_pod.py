@@ -103,14 +103,13 @@ def removal_pod(vm: Object, claim: str, settings: Settings) -> Object:
     return _pod(vm, removal_pod_name(vm), {}, power.current_attempt(vm), needed, settings, Placement())
 
 
-def attachment_pod(vm: Object, disk: Object, settings: Settings) -> Object:
-    """Return the pod that has the claim of a disk on the guest's node; virt-handler takes the mount.
+def attachment_pod(vm: Object, disk: Object, settings: Settings, *, is_block: bool = False) -> Object:
+    """Return the pod that has the claim of a disk on the guest's node; virt-handler takes the mount, or the device (``is_block``).
 
     It has no labels and networks of the machine, and the readiness gate keeps Services away.
     """
-    pod = _pod(
-        vm, hot_plug.pod_name(vm, disk), {}, power.current_attempt(vm), launcher.attachment_requirements(disk), settings, Placement()
-    )
+    needed = launcher.attachment_requirements(disk, is_block=is_block)
+    pod = _pod(vm, hot_plug.pod_name(vm, disk), {}, power.current_attempt(vm), needed, settings, Placement())
     pod["metadata"]["labels"] = _own_labels(vm)
     pod["metadata"]["annotations"] = {}
     spec = {key: value for key, value in pod["spec"].items() if key not in OF_A_GUEST}

@@ -83,7 +83,7 @@ def _wait_for_claim(seen: Observed, disk: Object, name: str) -> _Wait | None:
         return _Wait(hot_plug.CLAIM_NOT_FOUND, f"PersistentVolumeClaim {name} does not exist")
     if is_deleting(claim):
         return _Wait(hot_plug.CLAIM_TERMINATING, f"PersistentVolumeClaim {name} is being deleted")
-    if disk_claims.is_block(claim):
+    if disk_claims.is_block(claim) and (disks.is_drive(disk) or hot_plug.BLOCK not in hot_plug.changes_of(seen.vm)):
         return _Wait(
             hot_plug.NEEDS_RESTART, f"PersistentVolumeClaim {name} has volumeMode Block, so the guest gets the disk at its next start"
         )
@@ -114,7 +114,8 @@ def _is_with_guest(seen: Observed, pod: Object) -> bool:
 
 
 def _create(seen: Observed, disk: Object) -> CreatePod:
-    return CreatePod(launcher_pod.attachment_pod(seen.vm, disk, seen.settings), seen.vm, is_hot_plug=True)
+    is_block = disk_claims.is_block(seen.claims.get(str(disks.claim_of(disk))))
+    return CreatePod(launcher_pod.attachment_pod(seen.vm, disk, seen.settings, is_block=is_block), seen.vm, is_hot_plug=True)
 
 
 def _delete(pod: Object) -> DeletePod:

@@ -75,8 +75,6 @@ class Plugging:
 
     async def _detach_disk(self, vm: Object, link: Link, step: DetachDisk) -> Result | None:
         connection, disk, name = link.connected(), step.device, step.name
-        if self._ports.node.has_device(connection, name):
-            raise NotTheDevice(f"disk {name!r} is a block device in its pod, so the guest keeps it until its next start")
         await connection.call(messages.DetachDisk(name))
         # also the pod's own volume, because a launcher can lie
         await self._ports.node.unmount_claim(link.pod_uid, connection, disk)

@@ -52,19 +52,15 @@ class Node(Protocol):
         ...
 
     async def mount_claim(self, pod_uid: str, connection: Connection, attachment_uid: str, disk: Mapping[str, Any]) -> None:
-        """Mount an attachment pod's claim or image for a guest's disk. Raises NotOfThisPod, NotTheDevice, StorageHangs, OSError."""
+        """Give an attachment pod's claim, image and overlay to a guest's pod. Raises NotOfThisPod, NotTheDevice, StorageHangs, OSError."""
         ...
 
     async def unmount_claim(self, pod_uid: str, connection: Connection, disk: Mapping[str, Any]) -> None:
-        """Unmount a disk's claim or image, which proves that the pod does not use it. Raises NotTheDevice, StorageHangs, OSError."""
+        """Take a disk's claim or image from the guest's pod, if it does not use it. Raises NotTheDevice, StorageHangs, OSError."""
         ...
 
     async def mount_memory_image(self, pod_uid: str, connection: Connection, image: Image, new_bytes: int = 0) -> None:
         """Mount a memory image; if ``new_bytes``, the guest's memory, make a missing one. Raises Refused, StorageHangs, OSError."""
-        ...
-
-    def has_device(self, connection: Connection, disk: str) -> bool:
-        """Return whether a pod has a disk's claim as a block device. Raises OSError."""
         ...
 
     def capabilities(self, accelerator: messages.Accelerator) -> str:

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from apiserver.apis.meta.lines import one_line
 from apiserver.apis.virt.hardware import consoles
+from apiserver.apis.virt.spec import hot_plug
 from launcher.domain import document
 from launcher.domain.states import NAMES, State
 from launcher.hypervisor.port import NO_SPACE, Observation, Progress
@@ -43,6 +44,8 @@ class Known:
     """When frozen file systems must thaw, in the event loop's seconds."""
     saving: str = ""
     """The id of the operation that saves the domain's memory; empty: none."""
+    gets_devices: bool = True
+    """virt-handler can give block devices to this running pod."""
     releasing: bool = False
     """libvirt was called to resume a domain that arrived."""
     making: bool = False
@@ -174,7 +177,7 @@ def _observed_active(known: Known, seen: Observation, now: float) -> Known:
         seen.cid,
         machines.devices(known.machine, seen.devices),
         changes.settings(known.machine, seen),
-        messages.LIVE_CHANGES,
+        tuple(each for each in messages.LIVE_CHANGES if each != hot_plug.BLOCK or known.gets_devices),
     )
     room = known.status.has_room and seen.state is State.PAUSED
     known = thawed(known) if seen.reboots > known.status.reboots else known

@@ -20,8 +20,8 @@ P = ParamSpec("P")
 class Record:
     """Holds the state, and notifies others of changes."""
 
-    def __init__(self, *, qemu_log: Callable[[str], Path], status_changed: Callable[[], None]) -> None:
-        self.known = Known()
+    def __init__(self, *, qemu_log: Callable[[str], Path], status_changed: Callable[[], None], gets_devices: bool = True) -> None:
+        self.known = Known(gets_devices=gets_devices)
         """Read it again after each await."""
         self.over = asyncio.Event()
         """Set once ``known.over``."""

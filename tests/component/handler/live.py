@@ -54,9 +54,6 @@ class PureNode:
     async def mount_memory_image(self, pod_uid: str, connection: Connection, image: Image, new_bytes: int = 0) -> None:
         pass
 
-    def has_device(self, connection: Connection, disk: str) -> bool:
-        return False
-
     def capabilities(self, accelerator: messages.Accelerator) -> str:
         return f"<{accelerator}/>"
 

@@ -155,17 +155,3 @@ async def test_own_volume_is_unmounted_before_its_claim_is_free(world: World) ->
         handler.node.no_mount = None
         await eventually(lambda: "running" not in world.status())
         assert handler.node.mounted == {}
-
-
-async def test_guest_keeps_a_block_device_until_its_next_start(world: World) -> None:
-    await world.vm()
-    launcher = await world.launcher("pod-1")
-    async with world.handler() as handler:
-        await eventually(lambda: phase_is(world, "Running"))
-        handler.node.block = {"data"}
-        report(launcher, "data")
-        await plugged(world, wanted=False, own=True)
-        await eventually(lambda: entry(world).get("state") == "Failed")
-        assert entry(world)["message"] == "disk 'data' is a block device in its pod, so the guest keeps it until its next start"
-        assert "running" in world.status()
-        assert requests(launcher) == []

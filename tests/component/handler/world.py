@@ -82,8 +82,6 @@ class FakeNode:
         """Carries out a mount or unmount."""
         self.memory_images: dict[Image, int] = {}
         """Mounted ones, with the guests' memory."""
-        self.block: set[str] = set()
-        """Block devices in the pod."""
         self.no_mount: Exception | None = None
         self.no_network: Exception | None = None
         self.cards: set[str] = set()
@@ -118,9 +116,6 @@ class FakeNode:
         if self.no_mount is not None:
             raise self.no_mount
         self.memory_images[image] = new_bytes
-
-    def has_device(self, connection: Connection, disk: str) -> bool:
-        return disk in self.block
 
     def capabilities(self, accelerator: messages.Accelerator) -> str:
         return f"<{accelerator}/>"

@@ -118,12 +118,3 @@ def user_of(pod: Pod, file: Path) -> Iterator[None]:
             yield
         finally:
             process.kill()
-
-
-def test_block_device_of_a_disk_is_found(pod: Pod, tmp_path: Path) -> None:
-    assert not claims.has_device(pod.launcher, "data")
-    devices = tmp_path / layout.DEVICES_DIRECTORY.lstrip("/")
-    devices.mkdir(parents=True)
-    assert not claims.has_device(pod.launcher, "data")
-    (devices / "data").touch()
-    assert claims.has_device(pod.launcher, "data")

@@ -68,7 +68,8 @@ def made() -> list[Pod]:
     starts = [launcher_pod(vm, 3, each, SETTINGS, where) for vm in examples() for each in claims for where in placements]
     removals = [removal_pod(vm, "memory", SETTINGS) for vm in examples()]
     guests = [{**vm, "status": {**(vm.get("status") or {}), "nodeName": "node1"}} for vm in examples()]
-    attachments = [attachment_pod(vm, disk, SETTINGS) for vm in guests for disk in disks.defaulted(domain_of(vm)) if disks.claim_of(disk)]
+    claimed = [(vm, disk) for vm in guests for disk in disks.defaulted(domain_of(vm)) if disks.claim_of(disk)]
+    attachments = [attachment_pod(*each, SETTINGS, is_block=is_block) for each in claimed for is_block in (False, True)]
     return [*starts, *removals, *attachments, *(target_pod(vm, a_migration(), 1, CLAIMS, SETTINGS, MOVE) for vm in examples())]
 
 

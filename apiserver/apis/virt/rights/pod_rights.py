@@ -41,6 +41,8 @@ class Content:
 
 _FIELDS: Final = Content(cloud_init.DOWNWARD_API, "")
 _EMPTY: Final = Content("emptyDir", "")
+_DEVICE: Final = (layout.ATTACHMENT_DEVICE, layout.ATTACHMENT_DIRECTORY)
+"""A claim is there or here."""
 
 
 def named_by(vm: Object) -> frozenset[Content]:
@@ -136,7 +138,12 @@ def attachment_objections(vm: Object, entry: Object, pod: Object | None) -> list
 def _contents_at(pod: Object, directory: str) -> list[Content]:
     contents = {each.get("name"): _content(each) for each in dig(pod, "spec", "volumes") or ()}
     own = (each for each in dig(pod, "spec", "containers") or () if each.get("name") == names.CONTAINER)
-    mounts = (each for container in own for each in container.get("volumeMounts") or () if each.get("mountPath") == directory)
+    mounts = [
+        each
+        for container in own
+        for each in (*(container.get("volumeMounts") or ()), *(container.get("volumeDevices") or ()))
+        if each.get("mountPath") == directory or (each.get("devicePath"), directory) == _DEVICE
+    ]
     return [contents[name] for each in mounts if (name := each.get("name")) in contents and not _is_partial(each)]
 
 

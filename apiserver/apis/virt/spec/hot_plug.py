@@ -25,8 +25,11 @@ DISK: Final = "disk"
 """In ``status.domain.liveChanges`` of a guest that takes disks."""
 OVERLAY: Final = "disk.overlay"
 """The same for blank disks, and for those over images and claims (``ephemeral``)."""
+BLOCK: Final = "disk.block"
+"""The same for disks on claims that are block devices."""
 MEDIUM: Final = "disk.medium"
 """The same for drives that take media."""
+KINDS: Final = (DISK, BLOCK, OVERLAY, MEDIUM)
 BUSES: Final = ("virtio", "scsi")
 """Buses of disks that a running guest can get."""
 PENDING: Final = "Pending"

@@ -154,7 +154,7 @@ class DomainStatus(Model):
     live_changes: list[str] | None = Field(
         None,
         description=f"What the guest takes without a restart: settings ({', '.join(LIVE_CHANGES)}), and new and removed devices "
-        f"({hot_plug.DISK}, {hot_plug.OVERLAY}, {hot_plug.MEDIUM}, {hot_plug_interfaces.INTERFACE}). Absent under older releases.",
+        f"({', '.join((*hot_plug.KINDS, hot_plug_interfaces.INTERFACE))}). Absent under older releases.",
         json_schema_extra=ATOMIC,
     )
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from apiserver.apis.virt.spec import hot_plug
 from launcher.domain.states import State
 from launcher.hypervisor.port import NO_SPACE, Device, Observation
 from launcher.main.decisions import known, life
@@ -173,6 +174,12 @@ def test_an_active_domain_is_described(before: Known, seen: Observation) -> None
     revision = before.status.revision + 1
     expected = dataclasses.replace(before.status, domain=described(seen), reboots=2, watchdogs=3, revision=revision)
     assert found == dataclasses.replace(before, status=expected, domain=dataclasses.replace(seen, reboots=2, watchdogs=3))
+
+
+def test_block_devices_need_a_cgroup_that_can_be_changed() -> None:
+    found = known.observed(dataclasses.replace(STARTED, gets_devices=False), RUNNING, 9.0).status.domain
+    assert found is not None
+    assert set(messages.LIVE_CHANGES) - set(found.changes) == {hot_plug.BLOCK}
 
 
 def test_devices_have_the_names_of_the_spec() -> None:

@@ -409,6 +409,18 @@ def test_attachment_pod_has_only_the_content_of_its_disk(disk: Object, how: str,
     assert any(why.format(content) in each for each in found), found
 
 
+@pytest.mark.parametrize(("path", "claim"), [(layout.ATTACHMENT_DEVICE, "other"), (f"{layout.DEVICES_DIRECTORY}/more", "data")])
+def test_attachment_of_a_block_claim_is_its_device(path: str, claim: str) -> None:
+    vm, pod, entry = an_attachment(CLAIMED)
+    (container,) = pod["spec"]["containers"]
+    volume = next(each for each in pod["spec"]["volumes"] if each["name"] == layout.ATTACHMENT_VOLUME)
+    container["volumeMounts"] = [each for each in container["volumeMounts"] if each["name"] != volume["name"]]
+    container["volumeDevices"] = [{"name": volume["name"], "devicePath": layout.ATTACHMENT_DEVICE}]
+    assert pod_rights.attachment_objections(vm, entry, pod) == []
+    container["volumeDevices"][0]["devicePath"], volume["persistentVolumeClaim"]["claimName"] = path, claim
+    assert "does not mount PersistentVolumeClaim data" in " ".join(pod_rights.attachment_objections(vm, entry, pod))
+
+
 BLANK: Final = {"name": "data", "type": "EmptyDisk", "source": {"size": "1Mi"}}
 
 

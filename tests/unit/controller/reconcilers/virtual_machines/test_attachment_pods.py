@@ -138,6 +138,20 @@ def test_drive_gets_a_pod_with_the_image() -> None:
     assert "running" not in vm["status"]
 
 
+def test_block_claim_is_a_device_of_its_pod_if_the_guest_takes_it() -> None:
+    vm, claim = a_machine(), {**CLAIM, "spec": {"volumeMode": "Block"}}
+    assert [each["reason"] for each in entries(plan(vm, claim=claim))] == [hot_plug.NEEDS_RESTART]
+    vm["status"]["domain"] = {"liveChanges": [hot_plug.DISK, hot_plug.BLOCK]}
+    (made,) = (each.pod for each in plan(vm, claim=claim) if isinstance(each, CreatePod))
+    (container,) = made["spec"]["containers"]
+    assert container["volumeDevices"] == [{"name": layout.ATTACHMENT_VOLUME, "devicePath": layout.ATTACHMENT_DEVICE}]
+    assert layout.ATTACHMENT_DIRECTORY not in {each["mountPath"] for each in container["volumeMounts"]}
+    vm["spec"]["domain"]["devices"]["disks"] = [{**DISK, "device": "cdrom"}]
+    vm["status"]["running"]["domain"]["devices"]["disks"] = [{"name": "data", "device": "cdrom"}]
+    vm["status"]["domain"]["liveChanges"].append(hot_plug.MEDIUM)
+    assert [each["reason"] for each in entries(plan(vm, claim=claim))] == [hot_plug.NEEDS_RESTART]
+
+
 BLANK = {"name": "data", "type": "EmptyDisk", "source": {"size": "64Mi"}}
 COPY = {"name": "data", "type": "Image", "source": {"reference": "registry/tools:1", "sizeLimit": "64Mi"}}
 

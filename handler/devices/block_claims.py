@@ -1,0 +1,104 @@
+"""Gives block claims of attachment pods to the pod of a running guest, and takes them back.
+
+Root owns ``/dev`` in both pods. No call takes an open device from a process: :func:`remove` looks for it in the pod's processes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from apiserver.apis.meta import descriptors
+from apiserver.apis.virt.places import layout
+from handler.devices import device_cgroup, ownership
+from handler.devices.ownership import NotTheDevice
+from handler.pods import opening
+from handler.pods.process import Launcher, in_pod
+
+_PATH: Final = os.O_PATH | os.O_NOFOLLOW
+_PROC: Final = Path("/proc")
+
+
+def put(source: Launcher, target: Launcher, disk: str, *, read_only: bool) -> bool:
+    """Give the attachment pod's block device to the guest's pod; return False if its claim is a file system. Idempotent.
+
+    Raises NotTheDevice if another device is there, or the node has version 2 of the device cgroup; or OSError.
+    """
+    if (number := _number(source.root, layout.ATTACHMENT_DEVICE)) is None:
+        return False
+    node = ownership.disk(disk, read_only=read_only)
+    with _directory(target) as directory, contextlib.suppress(FileExistsError):
+        os.mknod(disk, stat.S_IFBLK, number, dir_fd=directory)
+    if _number(target.root, node.path) != number:
+        raise NotTheDevice(f"disk {disk!r}: another device is in the pod")
+    device_cgroup.allow(target.pid, number, read_only=read_only)
+    ownership.give(target.root, node)
+    return True
+
+
+def remove(target: Launcher, pod_uid: str, disk: str, proc: Path = _PROC) -> None:
+    """Take a disk's block device, of the kubelet or :func:`put`, from the guest's pod. Idempotent.
+
+    Raises OSError: EBUSY while a process of the pod has it open.
+    """
+    try:
+        node = opening.openat2(target.root, _relative(ownership.disk(disk).path), _PATH, resolve=opening.NO_SYMLINKS)
+    except FileNotFoundError:
+        return
+    with descriptors.closing(node):
+        found, handle = os.fstat(node), f"/proc/self/fd/{node}"
+        if not stat.S_ISBLK(found.st_mode):
+            return
+        os.chown(handle, 0, 0)
+        os.chmod(handle, 0)  # noqa: PTH101 - of a descriptor
+    device_cgroup.deny(target.pid, found.st_rdev)
+    if user := next(_users(pod_uid, found, proc), 0):
+        raise OSError(errno.EBUSY, f"process {user} of the guest's pod has the block device of disk {disk!r} open")
+    with _directory(target) as directory:
+        os.unlink(disk, dir_fd=directory)
+
+
+def _number(root: int, path: str) -> int | None:
+    try:
+        found = opening.openat2(root, _relative(path), _PATH, resolve=opening.NO_SYMLINKS)
+    except FileNotFoundError:
+        return None
+    with descriptors.closing(found):
+        status = os.fstat(found)
+    return status.st_rdev if stat.S_ISBLK(status.st_mode) else None
+
+
+def _relative(path: str) -> str:
+    return path.lstrip("/")
+
+
+@contextlib.contextmanager
+def _directory(target: Launcher) -> Iterator[int]:
+    top, name = os.path.split(_relative(layout.DEVICES_DIRECTORY))
+    flags = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW
+    with descriptors.closing(opening.openat2(target.root, top, flags, resolve=opening.NO_SYMLINKS)) as parent:
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(name, mode=0o755, dir_fd=parent)
+        with descriptors.closing(opening.openat2(parent, name, flags, resolve=opening.NO_SYMLINKS)) as directory:
+            yield directory
+
+
+def _users(pod_uid: str, node: os.stat_result, proc: Path) -> Iterator[int]:
+    """Yield the pod's processes that have the device with this node open or mapped."""
+    for process in proc.iterdir():
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has ended
+            if process.name.isdecimal() and in_pod((process / "cgroup").read_text(errors="replace"), pod_uid) and _uses(process, node):
+                yield int(process.name)
+
+
+def _uses(process: Path, node: os.stat_result) -> bool:
+    opened = (each.stat() for each in process.glob("task/*/fd/*"))  # a thread may have descriptors of its own
+    if any(stat.S_ISBLK(each.st_mode) and each.st_rdev == node.st_rdev for each in opened):
+        return True
+    mapped = f" {os.major(node.st_dev):02x}:{os.minor(node.st_dev):02x} {node.st_ino} "
+    return mapped in (process / "maps").read_text(errors="replace")
