@@ -24,10 +24,9 @@ ORDER: Final = (
     POD_RESTRICTION,
     RESOURCE_QUOTA,
 )
-"""Go's recommended order, with NodeRestriction as in kube-apiserver.
+"""Go's recommended order.
 
-PodRestriction asks kube-apiserver, so it only sees what the cluster's plug-ins admit. Quota is last, so that refused
-requests are not charged.
+PodRestriction only sees what the cluster's plug-ins admit; quota is last, so that refused requests are not charged.
 """
 OFF: Final = frozenset({RESOURCE_QUOTA})
 """Go's aggregated servers lack it, and it writes to the cluster."""

@@ -19,10 +19,7 @@ MAX_MESSAGE_BYTES: Final = 5 * 1024
 """Longest result of a ``messageExpression``."""
 
 MAX_TOIL: Final = 2_000_000
-"""Per expression: values visited by steps that cost less than their work.
-
-``object == oldObject`` costs a tenth of its fields, as in cel-go. This limit bounds an evaluation to a few seconds.
-"""
+"""Per expression: values visited by steps that cost less than their work, as ``object == oldObject`` does in cel-go."""
 LIST: Final = 10
 MAP: Final = 30
 MESSAGE: Final = 40

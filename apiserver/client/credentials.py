@@ -10,7 +10,7 @@ from typing import Final
 from apiserver.client.config import Config, ConfigError
 
 TOKEN_SECONDS: Final = 60.0
-"""Between reads of a token file, as client-go; the kubelet renews at 80 % of an hour."""
+"""Between reads of a token file, as client-go."""
 CERTIFICATE_SECONDS: Final = 10.0
 """Between checks of certificate files."""
 

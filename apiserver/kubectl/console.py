@@ -3,8 +3,7 @@
 When the connection breaks (virt-api restarts, the guest moves), the session reconnects for a while, without repeating
 output (``scrollback``); it discards keys typed meanwhile (``docs/decisions/streams.md``). A withdrawn right ends the session.
 
-Without a terminal, standard input is sent and output copied until the guest is off or the process ends; after the
-input's end, a little longer (``--linger``).
+Without a terminal, output is copied until the guest is off; after the input's end, a little longer (``--linger``).
 """
 
 from __future__ import annotations

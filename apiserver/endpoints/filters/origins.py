@@ -1,8 +1,7 @@
 """Stop web pages of other hosts from opening streams (RFC 6455, section 10.2; cross-site websocket hijacking).
 
-Allowed are pages of this server and of ``--cors-allowed-origins``. Programs (websocket-client, hence Python's
-``kubernetes.stream``; fabric8) send ``Origin`` too, so :func:`is_browser` checks other header fields
-(``docs/decisions/streams.md``).
+Allowed are pages of this server and of ``--cors-allowed-origins``. Programs send ``Origin`` too, so :func:`is_browser`
+checks other header fields (``docs/decisions/streams.md``).
 
 The aggregator replaces ``Host`` by the address that it dials (``k8s.io/apiserver/pkg/util/proxy.NewRequestForProxy``).
 So through kube-apiserver only named origins are allowed, intentionally: by ``services/…/proxy`` its host serves any

@@ -1,9 +1,8 @@
 """Recheck the user's rights during a stream (``docs/decisions/streams.md``).
 
 Every half minute, repeat the checks of the opening without cache: the credential (a certificate by dates and current
-trust, a token by TokenReview), impersonation, and the rights to the subresource. A front proxy's user does not change:
-kube-apiserver does not report expired credentials. While kube-apiserver answers, a stream ends less than a minute after
-the loss of rights.
+trust, a token by TokenReview), impersonation, and the rights to the subresource. While kube-apiserver answers, a stream
+ends less than a minute after the loss of rights.
 """
 
 from __future__ import annotations

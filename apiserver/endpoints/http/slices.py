@@ -1,7 +1,4 @@
-"""Cuts a websocket's input into whole messages to pass on, and slices to decode: few short frames at once, but a long frame whole.
-
-Decoded, empty frames take a hundred times their size; a long frame in small slices takes a third more processor time.
-"""
+"""Cuts a websocket's input into whole messages to pass on, and slices to decode: few short frames at once, but a long frame whole."""
 
 from __future__ import annotations
 

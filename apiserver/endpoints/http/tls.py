@@ -27,10 +27,7 @@ FEW_ARRIVALS: Final = 16 << 10
 _MAX_HANDSHAKE: Final = 32 << 10
 """With certificates; Kubernetes' clients send about 3 KiB."""
 _MAX_OWN: Final = 4 << 10
-"""Bytes that OpenSSL may send alone.
-
-A client could request new keys (RFC 8446, section 4.6.3) without end and leave the answers (30 bytes) unread.
-"""
+"""Bytes that OpenSSL may send alone: a client could request new keys (RFC 8446, section 4.6.3) without end."""
 
 
 class Owner(Protocol):

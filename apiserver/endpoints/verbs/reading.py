@@ -21,7 +21,7 @@ from apiserver.registry.generic.listing import ListQuery, parse_revision
 from apiserver.registry.generic.strategy import Read
 
 TURN_SECONDS: Final = 0.004
-"""Per iteration of the event loop: an object may cost as much as a thousand others."""
+"""Per iteration of the event loop."""
 MOST: Final = 128
 """Objects per iteration."""
 

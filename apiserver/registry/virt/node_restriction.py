@@ -1,7 +1,7 @@
 """NodeRestriction: virt-handler may only write objects of its own node (``docs/decisions/security.md``).
 
 Tokens are bound to pods, and kube-apiserver reports the pod's node (KEP-4193): in ``X-Remote-Extra-`` when it proxies,
-else in its TokenReview. Only the front proxy may send these headers.
+else in its TokenReview.
 
 The new object is compared with the stored one (:mod:`apiserver.apis.virt.rights.node_rights`) at the write's revision.
 Other objects are read outside the transaction, which suffices: the parties of an unfinished Migration may do what was

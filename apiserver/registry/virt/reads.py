@@ -29,10 +29,7 @@ from apiserver.registry.virt.handlers import Handlers
 
 MAX_WAITING: Final = 64
 MAX_WAITING_PER_MACHINE: Final = 8
-"""A waiting read is a request in flight, so slow guest agents must not take all places.
-
-So a namespace gets at most half of the remaining ones.
-"""
+"""Slow guest agents must not take all places, so a namespace gets at most half of the remaining ones."""
 RETRY_SECONDS: Final = 5
 CONNECT_SECONDS: Final = 10.0
 MAX_ERROR_TEXT: Final = 512

@@ -189,7 +189,7 @@ class Suspend(OperationVerb):
         super().__init__(operations.SUSPEND, refuse_suspend)
 
     def parameters(self, obj: Object, body: Object) -> Mapping[str, Any]:
-        """Return that the memory goes to the node's disk, if it does."""
+        """Return ``{"nodeDisk": True}`` if the spec wants that, else the body's or the default parameters."""
         return {managed_save.NODE_DISK: True} if managed_save.wants_node_disk(obj["spec"]) else super().parameters(obj, body)
 
 

@@ -21,14 +21,11 @@ MAX_DEPTH: Final = 16
 MAX_ELEMENTS: Final = 4000
 """For reading: earlier releases admitted this many."""
 MAX_ELEMENTS_ADMITTED: Final = 1600
-"""For new documents: the grammar allows at most 1462, without ``<metadata>``.
-
-Engines write about a hundred; our own fields with full lists give 600.
-"""
+"""For new documents: the grammar allows at most 1462, without ``<metadata>``."""
 MAX_ATTRIBUTES: Final = 32
 """Per element."""
 MAX_NAMESPACE: Final = 1024
-"""Characters; expat repeats the name for each element and attribute. Real ones have some forty."""
+"""Characters; expat repeats the name for each element and attribute."""
 OF_LIBVIRT: Final = "http://libvirt.org/schemas/domain/"
 """Namespaces with elements that bypass libvirt's checks, such as ``qemu:commandline``."""
 

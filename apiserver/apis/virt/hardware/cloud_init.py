@@ -36,7 +36,7 @@ MAX_VALUES: Final = 1 << 20
 MAX_FILES: Final = 512
 """Keys of a Secret or ConfigMap."""
 MAX_FILE_NAME: Final = 103
-"""Joliet's limit for a key. libisofs 1.5.4 writes wrong directories with hundreds of names of 180 characters."""
+"""Joliet's limit for a key."""
 
 
 def inline(source: Mapping[str, Any], datum: str) -> bytes | None:

@@ -15,7 +15,7 @@ POLICIES: Final = get_args(Policy)
 POLICY: Final = "require"
 """libvirt's default for features."""
 MAX_QUEUES: Final = 8
-"""More make a pod's disk or network card no faster, and each costs an interrupt and memory."""
+"""More make a pod's disk or network card no faster."""
 
 
 def counts(domain: Domain) -> dict[str, int]:

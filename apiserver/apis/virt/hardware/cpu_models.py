@@ -53,5 +53,7 @@ MODELS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType({vendor: tuple(e
 """The best first, by libvirt's name of the vendor."""
 VENDORS: Final[Mapping[str, str]] = MappingProxyType({model: vendor for vendor, models in MODELS.items() for model in models})
 PROTECTIONS: Final = ("amd-ssbd", "amd-stibp", "ibpb", "ibrs", "md-clear", "pcid", "spec-ctrl", "ssbd", "stibp", "virt-ssbd")
-"""They protect a guest or make protection cheap. They came with microcode, so most models lack some
-(https://www.qemu.org/docs/master/system/qemu-cpu-models.html, "important CPU features")."""
+"""They protect a guest or make protection cheap.
+
+See https://www.qemu.org/docs/master/system/qemu-cpu-models.html ("important CPU features").
+"""

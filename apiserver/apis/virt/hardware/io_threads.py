@@ -12,7 +12,7 @@ from apiserver.apis.virt.hardware.given import Domain
 MAX: Final = 16
 """Threads that disks share."""
 THREAD_BYTES: Final = 2 << 20
-"""A used stack and an event loop: a waiting thread takes 8 KiB, plus room for requests."""
+"""A used stack and an event loop, plus room for requests."""
 
 
 def shared(domain: Domain) -> int:

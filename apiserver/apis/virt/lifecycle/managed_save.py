@@ -24,7 +24,7 @@ def claim_of(spec: Mapping[str, Any]) -> str:
 
 
 def wants_node_disk(spec: Mapping[str, Any]) -> bool:
-    """Return whether images go to the disk of the node that suspends the guest."""
+    """Return whether this spec saves images to the disk of the guest's node."""
     return dig(spec, FIELD, NODE_DISK) is not None
 
 

@@ -12,7 +12,7 @@ from apiserver.apis.meta.objects import Object, dig, name_of
 MIN_BANDWIDTH: Final = quantity.parse("1Mi")
 MAX_BANDWIDTH: Final = quantity.parse("1Ti")
 MAX_CONNECTIONS: Final = 4
-"""For memory. A relay carries eight per migration, including libvirt's, QEMU's own, and those of another attempt."""
+"""For memory: a relay carries eight per migration."""
 MAX_DOWNTIME_MILLISECONDS: Final = 60_000
 MAX_TIMEOUT_PER_GIB: Final = 86_400
 BOUNDS: Final[Mapping[str, tuple[int, int]]] = {
@@ -23,10 +23,7 @@ BOUNDS: Final[Mapping[str, tuple[int, int]]] = {
 """Minimum and maximum (inclusive)."""
 GIB: Final = 1 << 30
 COPY_SECONDS: Final = 3600
-"""Maximum seconds added for copied disks, because blank disks may be mostly empty.
-
-At 1 Gbit/s, 400 GiB move in this time. A policy's ``completionTimeoutPerGiB`` applies without this limit.
-"""
+"""Maximum seconds added for copied disks: 400 GiB at 1 Gbit/s. A policy's ``completionTimeoutPerGiB`` applies without this limit."""
 
 
 @dataclass(frozen=True, slots=True)

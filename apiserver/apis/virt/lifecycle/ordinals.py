@@ -63,7 +63,7 @@ def ordinal_of_claim(replica_set: Object, name: str) -> int | None:
 
 
 def retention(replica_set: Object, when: str) -> str:
-    """Return what happens to the set's claims, ``Retain`` or ``Delete``, at ``whenDeleted`` or ``whenScaled``."""
+    """Return what happens to the set's claims at ``whenDeleted`` or ``whenScaled``: ``Retain`` (default) or ``Delete``."""
     return str(dig_replica_set(replica_set, "spec", "persistentVolumeClaimRetentionPolicy", when) or RETAIN)
 
 

@@ -78,7 +78,7 @@ MAX_ATTEMPTS_KEPT: Final = 10
 """Enough to count ``1 + MAX_RERUN_LIMIT`` failed starts."""
 MAX_CALLS_KEPT: Final = 10
 GOOD_RUN: Final = timedelta(minutes=10)
-"""A longer run ends a row of failures; a kubelet's back-off resets after the same time."""
+"""A longer run ends a row of failures, as for a kubelet's back-off."""
 
 
 ASKED_TO_BE_OFF: Final = frozenset({"StopRequested", "Suspended", "Halted", "NotRequested"})

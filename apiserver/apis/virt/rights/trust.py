@@ -1,8 +1,7 @@
 """The ConfigMap ``kubevirt-trust``: the trusted authorities and the revoked nodes.
 
 virt-controller writes ``ca.crt``; the operator writes ``revoked.<node>``. If that is a time (RFC 3339), only certificates that begin
-earlier are invalid, so a node can return with new keys. Any other value is a reason and revokes all: virt-controller signs none, and
-virt-api and other virt-handlers refuse the node.
+earlier are invalid, so a node can return with new keys. Any other value is a reason and revokes all.
 """
 
 from __future__ import annotations

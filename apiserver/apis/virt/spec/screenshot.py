@@ -21,7 +21,7 @@ MAX_TEXT: Final = 512
 """Bytes of a message in place of a picture."""
 MAX_SIDE: Final = 16384
 MAX_CHUNKS: Final = 2 + MAX_BYTES // 4096
-"""More would take the event loop's time. QEMU writes 8 KiB to a chunk; its last IDAT may be empty."""
+"""More would take the event loop's time. QEMU writes 8 KiB to a chunk."""
 _CHUNKS: Final = (b"IHDR", b"IDAT", b"IEND")
 _RGB: Final = b"\x08\x02\x00\x00\x00"
 """Eight bits of red, green and blue; the only compression and filter methods; not interlaced."""
