@@ -6,7 +6,8 @@ A step is a request to virt-launcher, or a write of the status. It is lost, or c
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -17,6 +18,7 @@ import pytest
 from apiserver.apis.meta.errors import ServiceUnavailable
 from apiserver.apis.meta.objects import Object
 from apiserver.apis.virt.lifecycle import operations
+from handler.network.namespaces import CommandFailed
 from launcher.protocol import messages
 from tests.component.handler.test_guests import ask, result_of
 from tests.component.handler.test_suspension import ID, IMAGE, claimed, image
@@ -52,6 +54,16 @@ class Cutter:
             return False
         self.cut.set()
         return True
+
+    @contextmanager
+    def killed(self) -> Iterator[None]:
+        """Lose the effect of the block, or its end, if virt-handler is killed at this step."""
+        is_cut = self._is_cut_here()
+        if is_cut and self.is_lost:
+            raise CommandFailed("the command did not run")
+        yield
+        if is_cut:
+            raise CommandFailed("the command's end was not seen")
 
     def _write(self, judge: Callable[[str, str, Object, Object], None], *write: Any) -> None:
         if self._is_cut_here() and self.is_lost:

@@ -205,11 +205,12 @@ class Handler:
         servers: dict[str, FakeRelays],
         way: Way | None = None,
         *,
+        fake: FakeNode | None = None,
         limits: Limits,
         link_limits: links.Limits,
         disk_limits: adding.Limits,
     ) -> None:
-        self.node = FakeNode()
+        self.node = fake or FakeNode()
         self.relays = FakeRelays(servers, relay(node))
         way = way or Way(self.relays, self.relays, relay(node), {pod_uid: found.identify for pod_uid, found in launchers.items()})
         clock = SystemClock()
@@ -321,7 +322,7 @@ class World:
         return made
 
     @asynccontextmanager
-    async def handler(self, node: str = "n", way: Way | None = None) -> AsyncIterator[Handler]:
+    async def handler(self, node: str = "n", way: Way | None = None, fake: FakeNode | None = None) -> AsyncIterator[Handler]:
         """Run a node's virt-handler with the node's token; the end of the block kills it."""
         async with Client(replace(self._config, token=node), user_agent="test") as client, asyncio.TaskGroup() as tasks:
             handler = Handler(
@@ -331,6 +332,7 @@ class World:
                 self.launchers,
                 self.servers,
                 way,
+                fake=fake,
                 limits=self.limits,
                 link_limits=self.link_limits,
                 disk_limits=self.disk_limits,
