@@ -154,6 +154,7 @@ def _is_old(runs: Object, desired: Object | None) -> bool:
         and desired is not None
         and disks.medium_of(desired) != disks.medium_of(runs)
         and disks.without_medium(desired) == disks.without_medium(runs)
+        and (disks.is_empty_drive(desired) or is_pluggable(desired))  # else it would be empty until the next start
     )
 
 

@@ -123,6 +123,8 @@ IMAGE: dict[str, Any] = {"type": "Image", "source": {"reference": "registry/x", 
         (a_drive("a"), a_drive(**IMAGE), [[], ["tray"], []]),
         (a_drive(type="Secret", source={"name": "a"}), a_drive(), [[], [], []]),
         (a_drive(), a_drive(type="Plugin", source={"plugin": "p"}), [[], [], []]),
+        (a_drive(type="Secret", source={"name": "b"}), a_drive("a"), [[], [], ["tray"]]),  # the drive would be empty
+        (a_drive(type="Secret", source={"name": "b"}), a_drive(type="Secret", source={"name": "a"}), [[], [], []]),
         (a_drive("a", bootOrder=1), a_drive(bootOrder=1), [["tray"], [], []]),
         (a_drive("a", bootOrder=1), a_drive(), [[], [], []]),  # also another drive
         (a_drive(bootOrder=1), a_drive("a"), [[], [], ["tray"]]),
