@@ -27,14 +27,15 @@ ALLOWED: Final = Allowed(
     host_disks=("/var/vms",),
     network_plugins=frozenset({"isolated", "isolated2"}),
 )
-_EXAMPLE: Final[Domain] = families.example(_ALL)["domain"]
-_DATA: Final = {name: each for disk in _EXAMPLE["devices"]["disks"] for name, each in disk.get("source", {}).items() if "Data" in name}
+EXAMPLE: Final[Domain] = families.example(_ALL)["domain"]
+_DATA: Final = {name: each for disk in EXAMPLE["devices"]["disks"] for name, each in disk.get("source", {}).items() if "Data" in name}
 _SEED: Final = {"devices": {"disks": [{"name": "seed", "type": "CloudInitNoCloud", "source": _DATA}]}}
 _FILES: Final = {"devices": {"disks": [{"name": "files", "type": "ConfigMap", "device": "disk", "source": {"name": "c"}}]}}
 _DEDICATED: Final = {"cores": 2, "dedicatedCpuPlacement": True, "maxSockets": None}
 _BESIDE: Final[Mapping[str, Domain]] = {
     "cpu.isolateEmulatorThread": {"cpu": {**_DEDICATED, "numa": None}},
     "cpu.numa.guestMappingPassthrough": {"cpu": {**_DEDICATED, "numa": {"cells": None}}},
+    "memory.guest": {"memory": {"maxGuest": "4Gi", "hugepages": None}},
     "memory.hugepages": {"memory": {"guest": "1Gi", "maxGuest": None}},
     "resources.limits.memory": {"memory": {"guest": "64Mi"}},
     "features.hyperv.synictimer": {"clock": {"timer": {"hyperv": {}}}},
@@ -45,7 +46,7 @@ _BESIDE: Final[Mapping[str, Domain]] = {
     **dict.fromkeys((f"devices.disks[].source.{each}" for each in _DATA), _SEED),
     "devices.video.heads": {"devices": {"video": {"type": "virtio"}}},
     "devices.tpm": {"firmware": {"bootloader": {"efi": {"persistent": True}}, "persistentState": {"claimName": "c"}}},
-    "devices.blockMultiQueue": {"cpu": {"cores": 2}, "devices": {"disks": _EXAMPLE["devices"]["disks"][:1]}},
+    "devices.blockMultiQueue": {"cpu": {"cores": 2}, "devices": {"disks": EXAMPLE["devices"]["disks"][:1]}},
     "devices.networkInterfaceMultiqueue": {"cpu": {"cores": 2}},
 }
 """Merge patches that allow a second value of a field, by the start of its path."""
@@ -68,7 +69,7 @@ def machine(domain: Domain) -> dict[str, Any]:
 def of(key: str) -> Iterator[tuple[Domain, Domain]]:
     """Yield pairs of valid domains that differ in this field, at each place in the examples, with each other word or one other value."""
     beside = next((each for prefix, each in _BESIDE.items() if key.startswith(prefix)), {})
-    found = [each for each in places(_EXAMPLE) if "".join("[]" if isinstance(step, int) else f".{step}" for step in each) == f".{key}"]
+    found = [each for each in places(EXAMPLE) if "".join("[]" if isinstance(step, int) else f".{step}" for step in each) == f".{key}"]
     for each in found[:1] if beside else found:
         family, place = _family(each)
         domain = merge_patch.apply(family, beside)
@@ -79,7 +80,7 @@ def of(key: str) -> Iterator[tuple[Domain, Domain]]:
 def _family(place: Place) -> tuple[Domain, Place]:
     """Return a domain with only the example of the place's family, cut to one element of a list, and the place in that domain."""
     depth = 2 if place[0] == "devices" else 1
-    part, above, below = at(_EXAMPLE, place[:depth]), place[:depth], place[depth:]
+    part, above, below = at(EXAMPLE, place[:depth]), place[:depth], place[depth:]
     if isinstance(part, list):
         part, below = [at(part, below[:1])], (0, *below[1:])
     for step in reversed(above):

@@ -75,7 +75,7 @@ _FIELDS_OF_SOURCES: Final = {
 class DiskCreation(Model):
     """The blank disk to create in a claim without one."""
 
-    size: Quantity = Field(description="Its size, rounded up to whole MiB.")
+    size: Quantity = Field(description="Its size, rounded up to whole MiB. A running guest takes a larger one of a claim.")
 
 
 class DiskSource(NetworkSource, TokenSource, PluginSource):

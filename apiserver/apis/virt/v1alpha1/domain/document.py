@@ -93,7 +93,11 @@ _FAMILIES = (
 class Devices(Model):
     """The guest's devices. Applying a manifest replaces each list as a whole."""
 
-    disks: list[Disk] | None = Field(None, description="Disks and CD-ROM drives.", json_schema_extra=ATOMIC)
+    disks: list[Disk] | None = Field(
+        None,
+        description="Disks and CD-ROM drives. A running guest gets and loses disks on claims with a file system, and media.",
+        json_schema_extra=ATOMIC,
+    )
     filesystems: list[Filesystem] | None = Field(
         None, description="File systems shared with the guest by virtiofs. Default: none.", json_schema_extra=ATOMIC
     )
