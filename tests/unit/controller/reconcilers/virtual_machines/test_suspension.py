@@ -75,6 +75,13 @@ def resuming(model: str | None = None, kind: str = "kvm", **spec: Any) -> dict[s
     return vm
 
 
+def on_node_disk(**rest: Any) -> dict[str, Any]:
+    vm = resuming("EPYC", kind="qemu", **rest)
+    vm["spec"]["managedSave"] = {"nodeDisk": {}}
+    del vm["status"]["managedSave"]["claimName"]
+    return vm
+
+
 def required_nodes(vm: dict[str, Any]) -> list[Any]:
     (made,) = (each for each in plan(seen(vm)) if isinstance(each, CreatePod))
     affinity = made.pod["spec"].get("affinity") or {}
@@ -120,15 +127,16 @@ def test_other_guests_resume_on_any_node() -> None:
     assert required_nodes(vm) == []
 
 
-def test_a_resume_that_no_node_takes_names_the_node_it_needs() -> None:
-    vm = resuming()
+@pytest.mark.parametrize("what", ["the CPU", "its memory on the disk"])
+def test_a_resume_that_no_node_takes_names_the_node_it_needs(what: str) -> None:
+    vm = resuming() if what == "the CPU" else on_node_disk()
     vm["status"] |= status_of(*plan(seen(vm)))
     pod = a_pod(2, phase="Pending")
     pod["status"]["conditions"] = [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/2 nodes"}]
     vm["status"]["podUID"] = pod["metadata"]["uid"]
     told = condition(status_of(*plan(seen(vm, pod)))["conditions"], "Ready")
     assert told is not None
-    assert "the suspended guest has the CPU of node node1, and resumes only there" in told["message"]
+    assert f"the suspended guest has {what} of node node1, and resumes only there; to boot it without" in told["message"]
 
 
 def a_saved_pod(vm: dict[str, Any], message: str) -> dict[str, Any]:
@@ -223,13 +231,6 @@ def test_a_resuming_guest_ends_before_its_image_is_deleted() -> None:
     vm = suspended(deleting=True)
     vm["status"] |= {"phase": "Scheduling", "attempt": 2, "attempts": [*vm["status"]["attempts"], an_attempt(2)]}
     assert "CreatePod" not in kinds(*plan(seen(vm, a_pod(2))))
-
-
-def on_node_disk(**rest: Any) -> dict[str, Any]:
-    vm = resuming("EPYC", kind="qemu", **rest)
-    vm["spec"]["managedSave"] = {"nodeDisk": {}}
-    del vm["status"]["managedSave"]["claimName"]
-    return vm
 
 
 def test_memory_on_a_nodes_disk_resumes_only_there() -> None:
