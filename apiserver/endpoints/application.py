@@ -20,7 +20,7 @@ from apiserver.endpoints.verbs import connecting, deleting, reading, scaling, wa
 from apiserver.endpoints.verbs.served import Served
 from apiserver.endpoints.verbs.watching import Watches
 from apiserver.registry.generic.scaling import Scaling
-from apiserver.registry.generic.strategy import AnyVerb, CreatingVerb, DeletingVerb, RelayedVerb, Strategy
+from apiserver.registry.generic.strategy import AnyVerb, CreatingVerb, DeletingVerb, RelayedVerb, Strategy, UpdatingVerb
 
 _METHODS: Final = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE"})
 _ACTIONS: Final = frozenset({"POST", "PUT"})
@@ -163,6 +163,8 @@ class Application:
             raise responses.wrong_method()
         if isinstance(verb, CreatingVerb):
             return writing.act_by_creating(served, context, verb, self._parts.served, self._parts.now)
+        if isinstance(verb, UpdatingVerb):
+            return writing.act_by_updating(served, context, verb, self._parts.served)
         if isinstance(verb, DeletingVerb):
             return writing.act_by_deleting(served, context, verb, self._parts.served)
         if isinstance(verb, RelayedVerb):

@@ -12,11 +12,11 @@ from types import MappingProxyType
 from typing import Final, Protocol
 
 from apiserver.apis.core.resources import EVENTS, LEASES, NAMESPACES, NODES, PERSISTENT_VOLUME_CLAIMS, PODS, PRIORITY_CLASSES
-from apiserver.apis.meta.objects import Object, without_managed_fields
+from apiserver.apis.meta.objects import Object
 from apiserver.apis.meta.resources import Resource
 from apiserver.apis.virt import structure
 from apiserver.apis.virt.lifecycle import failed_starts
-from apiserver.apis.virt.lifecycle.replica_sets import REPLICATE
+from apiserver.apis.virt.lifecycle.replica_sets import REPLICATE, ROLLOUT
 from apiserver.apis.virt.places import names
 from apiserver.apis.virt.places.resources import MIGRATION_POLICIES, MIGRATIONS, REPLICA_SETS, VIRTUAL_MACHINES
 from apiserver.apis.virt.spec import attachments
@@ -115,7 +115,7 @@ SOURCES: Final[Mapping[str, Source]] = MappingProxyType(
             component=names.HANDLER,
             of_leases=True,
         ),
-        "replica_sets": Source(REPLICA_SETS, without_managed_fields, {membership.BY_NAMESPACE: membership.namespace_of_set}),
+        "replica_sets": Source(REPLICA_SETS, trimming.trim_replica_set, {membership.BY_NAMESPACE: membership.namespace_of_set}),
     }
 )
 """By field of :class:`controller.reconcilers.indexes.Informers`."""
@@ -260,6 +260,7 @@ LOOPS: Final[Sequence[Loop]] = (
             _right(REPLICA_SETS, "get"),
             _right(REPLICA_SETS, "patch", "status"),
             _right(REPLICA_SETS, "create", REPLICATE),
+            _right(REPLICA_SETS, "create", ROLLOUT),
             _right(VIRTUAL_MACHINES, "get patch delete"),
             _right(PERSISTENT_VOLUME_CLAIMS, "create delete"),
         ),

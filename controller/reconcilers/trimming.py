@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from apiserver.apis.meta.objects import Object, annotations_of, condition, controller_of, dig
+from apiserver.apis.meta.objects import Object, annotations_of, condition, controller_of, dig, without_managed_fields
 from apiserver.apis.virt import structure
 from apiserver.apis.virt.kinds import dig_migration
 from apiserver.apis.virt.lifecycle import evictions, failed_starts
@@ -49,6 +49,15 @@ def trim_claim(claim: Object) -> Object:
             **({"capacity": {"storage": capacity}} if capacity else {}),
         },
     }
+
+
+def trim_replica_set(replica_set: Object) -> Object:
+    """Remove managed fields and earlier templates, which only virt-api reads, from a set, and return it."""
+    trimmed = without_managed_fields(replica_set)
+    found = dig(trimmed, "status", "revisions")
+    if isinstance(found, list):
+        trimmed["status"]["revisions"] = [{**each, "template": {}} for each in found if isinstance(each, dict)]
+    return trimmed
 
 
 def trim_object(obj: Object) -> Object:

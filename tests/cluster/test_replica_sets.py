@@ -291,10 +291,10 @@ def test_our_set_follows_the_rule_as_kubernetes_does(both: list[Sets], rule: Cal
     assert ours == theirs
 
 
-def test_the_example_of_a_set_is_accepted(kubectl: Kubectl) -> None:
-    example = Path(__file__).parents[2] / "examples" / "replica-set.yaml"
-    answer = kubectl("create", "--dry-run=server", "-f", str(example))
-    assert answer.strip() == "virtualmachinereplicaset.kubevirt.io/web created (server dry run)"
+@pytest.mark.parametrize(("example", "name"), [("replica-set.yaml", "web"), ("replica-set-ordinals.yaml", "db")])
+def test_the_example_of_a_set_is_accepted(kubectl: Kubectl, example: str, name: str) -> None:
+    answer = kubectl("create", "--dry-run=server", "-f", str(Path(__file__).parents[2] / "examples" / example))
+    assert answer.strip() == f"virtualmachinereplicaset.kubevirt.io/{name} created (server dry run)"
 
 
 def test_guests_of_a_set_are_ready_and_unlike(kubectl: Kubectl, testguest: None) -> None:

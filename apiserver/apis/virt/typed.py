@@ -843,6 +843,13 @@ class Resources(TypedDict, total=False):
     limits: ResourceLimits
 
 
+class Revision(TypedDict, total=False):
+    name: Required[str]
+    revision: Required[int]
+    template: Required[VirtualMachineTemplate]
+    changeCause: str
+
+
 class Rng(TypedDict, total=False):
     model: Literal["virtio", "none"]
     rate: RngRate
@@ -851,6 +858,11 @@ class Rng(TypedDict, total=False):
 class RngRate(TypedDict, total=False):
     bytes: Required[int]
     period: int
+
+
+class RollingUpdate(TypedDict, total=False):
+    maxUnavailable: int
+    partition: int
 
 
 class RunningHardware(TypedDict, total=False):
@@ -927,6 +939,11 @@ class Timer(TypedDict, total=False):
     rtc: RTCTimer
 
 
+class UpdateStrategy(TypedDict, total=False):
+    type: Literal["RollingUpdate", "OnDelete"]
+    rollingUpdate: RollingUpdate
+
+
 class Video(TypedDict, total=False):
     type: Literal["vga", "bochs", "virtio", "none"]
     vram: str
@@ -957,6 +974,8 @@ class VirtualMachineReplicaSetSpec(TypedDict, total=False):
     ordinals: Ordinals
     volumeClaimTemplates: list[VolumeClaimTemplate]
     persistentVolumeClaimRetentionPolicy: ClaimRetentionPolicy
+    updateStrategy: UpdateStrategy
+    revisionHistoryLimit: int
     paused: bool
 
 
@@ -968,6 +987,10 @@ class VirtualMachineReplicaSetStatus(TypedDict, total=False):
     terminatingReplicas: int
     finishedReplicas: int
     observedGeneration: int
+    currentRevision: str
+    updateRevision: str
+    updatedReplicas: int
+    revisions: list[Revision]
     conditions: list[Condition]
 
 

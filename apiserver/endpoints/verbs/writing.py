@@ -21,7 +21,7 @@ from apiserver.registry.generic import codec, listing, metadata, selection
 from apiserver.registry.generic.options import DeleteOptions, WriteOptions
 from apiserver.registry.generic.planning import Part
 from apiserver.registry.generic.store import Stored
-from apiserver.registry.generic.strategy import CreatingVerb, DeletingVerb, RelayedVerb, Verb
+from apiserver.registry.generic.strategy import CreatingVerb, DeletingVerb, RelayedVerb, UpdatingVerb, Verb
 from apiserver.registry.generic.transactions import LockTaken
 
 
@@ -120,6 +120,27 @@ async def act_by_creating(
     except LockTaken as taken:  # its caller cannot see the object
         raise LockTaken(served.strategy.resource, context.info.name, taken.why) from taken
     return await created.answer_one(context, made_item, representation, code=201)
+
+
+class _ForAnother(Verb):
+    def __init__(self, verb: UpdatingVerb, obj: Object) -> None:
+        self._verb, self._obj = verb, obj
+
+    def apply(self, obj: Object, body: Object, now: datetime) -> Object:
+        return self._verb.change(self._obj, obj, body, now)
+
+
+async def act_by_updating(served: Served, context: RequestContext, verb: UpdatingVerb, everything: Mapping[Resource, Served]) -> Response:
+    """Change the object that a verb names for another one; answer with it."""
+    representation = context.represent(*ONE)
+    options = write_options(context)
+    body = (await bodies.read_object(context.request)).value
+    item = await served.store.get(context.info.namespace, context.info.name)
+    updated = everything[verb.updates]
+    name = verb.target(item.object, body)
+    act = _ForAnother(verb, codec.copy(item.object))
+    result = await updated.store.act(context.info.namespace, name, context.info.subresource, act, body, options)
+    return await updated.answer_one(context, result, representation)
 
 
 async def act_by_deleting(served: Served, context: RequestContext, verb: DeletingVerb, everything: Mapping[Resource, Served]) -> Response:

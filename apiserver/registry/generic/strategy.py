@@ -93,6 +93,24 @@ class CreatingVerb:
         raise NotImplementedError
 
 
+class UpdatingVerb:
+    """Changes another resource's object in the same namespace; answers with it.
+
+    Admission sees the update of that object with the verb as subresource.
+    """
+
+    updates: Resource
+    """In the group and version of the resource."""
+
+    def target(self, obj: Object, body: Object) -> str:
+        """Return the name of the object to change for ``obj``. Raises Conflict, BadRequest."""
+        raise NotImplementedError
+
+    def change(self, obj: Object, found: Object, body: Object, now: datetime) -> Object:
+        """Change ``found`` (a copy), spec and status, and return it; called again after a conflicting write. Raises Conflict, Invalid."""
+        raise NotImplementedError
+
+
 class DeletingVerb:
     """Deletes another resource's object in the same namespace; answers with it."""
 
@@ -123,7 +141,7 @@ class RelayedVerb:
         raise NotImplementedError
 
 
-AnyVerb = Verb | CreatingVerb | DeletingVerb | RelayedVerb
+AnyVerb = Verb | CreatingVerb | UpdatingVerb | DeletingVerb | RelayedVerb
 
 
 def answer_of(verb: AnyVerb, own: Resource) -> Resource:
@@ -131,6 +149,8 @@ def answer_of(verb: AnyVerb, own: Resource) -> Resource:
     match verb:
         case CreatingVerb():
             return verb.creates
+        case UpdatingVerb():
+            return verb.updates
         case DeletingVerb():
             return verb.deletes
         case _:

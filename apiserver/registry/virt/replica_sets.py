@@ -1,4 +1,4 @@
-"""Strategy of ``virtualmachinereplicasets``, with the verb that creates a machine from a template."""
+"""Strategy of ``virtualmachinereplicasets``, with the verbs that give machines the template."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ from apiserver.apis.meta import errors, labels, names, objects
 from apiserver.apis.meta.objects import Object
 from apiserver.apis.meta.validation import FieldError
 from apiserver.apis.virt.kinds import dig_replica_set
-from apiserver.apis.virt.lifecycle import ordinals
-from apiserver.apis.virt.lifecycle.replica_sets import REPLICATE
+from apiserver.apis.virt.lifecycle import ordinals, power, revisions
+from apiserver.apis.virt.lifecycle.replica_sets import REPLICATE, ROLLOUT
 from apiserver.apis.virt.places.resources import REPLICA_SETS, VIRTUAL_MACHINES
-from apiserver.apis.virt.spec import placeholders
+from apiserver.apis.virt.spec import live_changes, placeholders
 from apiserver.apis.virt.v1alpha1 import kubevirt_fields, replica_set
 from apiserver.apis.virt.v1alpha1.allowed import NOTHING, Allowed
 from apiserver.registry.generic.scaling import Scaling
-from apiserver.registry.generic.strategy import Column, CreatingVerb, Strategy
+from apiserver.registry.generic.strategy import Column, CreatingVerb, Strategy, UpdatingVerb
+from apiserver.registry.virt import verbs
 
 _TEMPLATE: Final = "spec.template."
 
@@ -32,18 +33,14 @@ class Replicate(CreatingVerb):
         The body may have the set's ``preconditions.uid``. It must have the machine's ``ordinal`` exactly if the set has ordinals.
         """
         del now
-        name, uid = objects.name_of(obj), objects.dig(body, "preconditions", "uid")
-        if unknown := sorted(body.keys() - {"preconditions", "ordinal", "kind", "apiVersion"}):
-            raise errors.BadRequest(f"{REPLICATE} takes no field {unknown[0][:64]!r}: a machine is what the template says")
-        if objects.is_deleting(obj):
-            raise errors.Conflict(f'{REPLICA_SETS.kind} "{name}" is being deleted, and creates no machines')
-        if uid is not None and uid != objects.uid_of(obj):
-            raise errors.Conflict(f'{REPLICA_SETS.kind} "{name}" is another one than that of the precondition')
-        template = obj["spec"]["template"]
+        _check(obj, body, REPLICATE)
+        end = _end_of_name(obj, body, REPLICATE)
+        label, template = _revision(obj, end)
         given = template.get("metadata") or {}
-        prefix, end = f"{name}-", _end_of_name(obj, body)
+        prefix = f"{objects.name_of(obj)}-"
         spec = placeholders.expanded(template["spec"], replica_set.placeholder_values(obj, end))
         is_free = not ordinals.has_ordinals(obj) and spec == template["spec"]
+        made_labels = {**(given.get("labels") or {}), **label}
         return {
             "apiVersion": VIRTUAL_MACHINES.api_version,
             "kind": VIRTUAL_MACHINES.kind,
@@ -51,22 +48,76 @@ class Replicate(CreatingVerb):
                 # Without placeholders, the store tries further names if one is taken.
                 **({"generateName": prefix} if is_free else {"name": f"{prefix}{end}"}),
                 "namespace": objects.namespace_of(obj),
-                **{field: given[field] for field in ("labels", "annotations") if given.get(field)},
+                **({"labels": made_labels} if made_labels else {}),
+                **({"annotations": given["annotations"]} if given.get("annotations") else {}),
                 "ownerReferences": [objects.owner_reference(obj, REPLICA_SETS, block_owner_deletion=True)],
             },
             "spec": spec,
         }
 
 
-def _end_of_name(obj: Object, body: Object) -> str:
+class Rollout(UpdatingVerb):
+    """Gives a machine the stored template, and restarts a guest that does not take it live; virt-controller only decides when.
+
+    The body has the machine's ``ordinal``, and may have the set's ``preconditions.uid``.
+    """
+
+    updates = VIRTUAL_MACHINES
+
+    def target(self, obj: Object, body: Object) -> str:
+        """Return the machine's name. Raises BadRequest, Conflict."""
+        _check(obj, body, ROLLOUT)
+        if not ordinals.has_ordinals(obj):
+            raise errors.BadRequest(f"{ROLLOUT} requires a set with spec.ordinals")
+        return f"{objects.name_of(obj)}-{_end_of_name(obj, body, ROLLOUT)}"
+
+    def change(self, obj: Object, found: Object, body: Object, now: datetime) -> Object:
+        """Return the machine with the template; if needed, with a request to restart. Raises Conflict."""
+        if objects.is_deleting(found) or (objects.controller_of(found) or {}).get("uid") != objects.uid_of(obj):
+            raise verbs.conflict(found, f"{REPLICA_SETS.kind} {objects.name_of(obj)} does not control it, or it is being deleted")
+        end = str(body["ordinal"])
+        revision, template = _revision(obj, end)
+        given, old = template.get("metadata") or {}, objects.annotations_of(found)
+        annotations = {**old, **(given.get("annotations") or {})}
+        metadata = {**found["metadata"], "labels": {**objects.labels_of(found), **(given.get("labels") or {}), **revision}}
+        if annotations:
+            metadata["annotations"] = annotations
+        spec = placeholders.expanded(template["spec"], replica_set.placeholder_values(obj, end))
+        changed = {**found, "metadata": metadata, "spec": spec}
+        is_asked = annotations.get(revisions.RESTARTED_AT) != old.get(revisions.RESTARTED_AT)
+        if (is_asked or live_changes.rest(changed)) and verbs.refuse_restart(changed) is None:
+            verbs.request(changed, power.RESTART, now)
+        return changed
+
+
+def _check(obj: Object, body: Object, verb: str) -> None:
+    """Raise BadRequest for an unknown field of the body, and Conflict for another set or one in deletion."""
+    name, uid = objects.name_of(obj), objects.dig(body, "preconditions", "uid")
+    if unknown := sorted(body.keys() - {"preconditions", "ordinal", "kind", "apiVersion"}):
+        raise errors.BadRequest(f"{verb} takes no field {unknown[0][:64]!r}: a machine is what the template says")
+    if objects.is_deleting(obj):
+        raise errors.Conflict(f'{REPLICA_SETS.kind} "{name}" is being deleted, and changes no machines')
+    if uid is not None and uid != objects.uid_of(obj):
+        raise errors.Conflict(f'{REPLICA_SETS.kind} "{name}" is another one than that of the precondition')
+
+
+def _revision(obj: Object, end: str) -> tuple[dict[str, str], Object]:
+    """Return the revision, as a label, and the template of the machine with this end of its name."""
+    if not ordinals.has_ordinals(obj):
+        return {}, obj["spec"]["template"]
+    name, template = revisions.for_ordinal(obj, int(end))
+    return {revisions.LABEL: name}, dict(template)
+
+
+def _end_of_name(obj: Object, body: Object, verb: str) -> str:
     """Return the ordinal in the body, else random characters. Raises BadRequest, or Conflict if the set does not want the ordinal."""
     ordinal = body.get("ordinal")
     if not ordinals.has_ordinals(obj):
         if ordinal is not None:
-            raise errors.BadRequest(f"{REPLICATE} takes an ordinal only for a set with spec.ordinals")
+            raise errors.BadRequest(f"{verb} takes an ordinal only for a set with spec.ordinals")
         return names.generate("")
     if not isinstance(ordinal, int) or isinstance(ordinal, bool):
-        raise errors.BadRequest(f"{REPLICATE} requires an ordinal, because the set has spec.ordinals")
+        raise errors.BadRequest(f"{verb} requires an ordinal, because the set has spec.ordinals")
     if ordinal not in (wanted := ordinals.wanted(obj)):
         raise errors.Conflict(
             f'{REPLICA_SETS.kind} "{objects.name_of(obj)}" has {len(wanted)} replicas from {wanted.start} on, without {ordinal}'
@@ -89,7 +140,7 @@ class ReplicaSetStrategy(Strategy):
     categories = ("all",)
     model = replica_set.VirtualMachineReplicaSet
     scaling = Scaling(selector_of)
-    verbs = {REPLICATE: Replicate()}  # noqa: RUF012 - read-only in the base class
+    verbs = {REPLICATE: Replicate(), ROLLOUT: Rollout()}  # noqa: RUF012 - read-only in the base class
 
     def __init__(self, allowed: Allowed = NOTHING) -> None:
         """``allowed``: fields that the administrator allows."""
@@ -106,6 +157,17 @@ class ReplicaSetStrategy(Strategy):
     def prepare_for_create(self, obj: Object) -> None:
         """Set ``status.observedGeneration`` to 0: Helm 4 and Flux (kstatus) take a set without a status for finished."""
         obj["status"] = {"observedGeneration": 0}
+        revisions.record(obj)
+
+    def prepare_for_update(self, obj: Object, old: Object) -> None:
+        """Record the template's revision."""
+        del old
+        revisions.record(obj)
+
+    def prepare_for_status_update(self, obj: Object, old: Object) -> None:
+        """Keep the revisions, which only virt-api writes."""
+        if (kept := revisions.of_set(old)) or revisions.of_set(obj):
+            obj.setdefault("status", {})["revisions"] = kept
 
     def validate(self, obj: Object) -> list[FieldError]:
         """Return a new set's errors."""
@@ -123,6 +185,8 @@ class ReplicaSetStrategy(Strategy):
     def warnings_on_update(self, obj: Object, old: Object) -> tuple[str, ...]:
         """Return a warning that existing machines keep the old template."""
         if obj["spec"].get("template") == old["spec"].get("template") or not objects.dig(old, "status", "replicas"):
+            return ()
+        if ordinals.has_ordinals(obj) and revisions.strategy_of(obj) == revisions.ROLLING_UPDATE:
             return ()
         return ("spec.template: existing machines stay as they are; the set replaces each one that you delete by one of the new template",)
 

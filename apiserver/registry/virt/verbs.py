@@ -75,7 +75,7 @@ class Start(LevelVerb):
             raise conflict(obj, f"spec.nodeName puts the virtual machine on node {fixed}, so the node cannot be chosen")
         if discards:
             _discard_image(obj)
-        _request(obj, power.START, now, {"nodeSelector": selector} if selector else {})
+        request(obj, power.START, now, {"nodeSelector": selector} if selector else {})
         if body.get("paused"):
             power.set_pause(obj, times.to_rfc3339_micro(now), wanted=True, attempt=power.current_attempt(obj) + 1)
 
@@ -87,7 +87,7 @@ class Resume(LevelVerb):
         """Write ``status.request``: start the next attempt."""
         del body
         raise_if_refused(obj, refuse_resume)
-        _request(obj, power.START, now)
+        request(obj, power.START, now)
 
 
 class Restart(LevelVerb):
@@ -97,7 +97,7 @@ class Restart(LevelVerb):
         """Write ``status.request``: restart."""
         del body
         raise_if_refused(obj, refuse_restart)
-        _request(obj, power.RESTART, now)
+        request(obj, power.RESTART, now)
 
 
 class Stop(LevelVerb):
@@ -116,7 +116,7 @@ class Stop(LevelVerb):
             raise verb_options.invalid(obj, "gracePeriodSeconds", grace, f"must not exceed spec.terminationGracePeriodSeconds: {most}")
         if (reason := _refuse_deleting(obj) or refuse_stop(obj)) is not None and not _shortens(obj, grace):
             raise conflict(obj, reason)
-        _request(obj, power.STOP, now, {} if grace is None else {"gracePeriodSeconds": grace})
+        request(obj, power.STOP, now, {} if grace is None else {"gracePeriodSeconds": grace})
 
 
 class Pause(LevelVerb):
@@ -447,7 +447,8 @@ def _append(
     vm["status"]["operations"] = found
 
 
-def _request(vm: Object, action: power.Action, now: datetime, more: Mapping[str, Any] = MappingProxyType({})) -> None:
+def request(vm: Object, action: power.Action, now: datetime, more: Mapping[str, Any] = MappingProxyType({})) -> None:
+    """Write ``status.request``, in place."""
     power.keep_pause(vm)
     current = power.current_attempt(vm)
     vm.setdefault("status", {})["request"] = {

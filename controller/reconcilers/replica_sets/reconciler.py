@@ -36,7 +36,7 @@ from controller.reconcilers.applying import MAX_REFUSAL, REFUSED_SECONDS, sooner
 from controller.reconcilers.indexes import Informers
 from controller.reconcilers.replica_sets import claims, finished, membership, replica_set_plan
 from controller.reconcilers.replica_sets.membership import BY_CONTROLLER, BY_NAMESPACE, Orphans
-from controller.reconcilers.replica_sets.replica_set_plan import Observed, Plan
+from controller.reconcilers.replica_sets.replica_set_plan import BURST, Observed, Plan
 from controller.reconcilers.replica_sets.replica_set_status import Failure, status
 from controller.reconcilers.settings import FIELD_MANAGER
 from controller.runtime.clock import Clock
@@ -131,6 +131,7 @@ class ReplicaSets:
             await self._delete(replica_set, plan.delete)
             or await self._delete_claims(replica_set, plan.delete_claims)
             or await self._create(replica_set, [*[None] * plan.create, *plan.ordinals])
+            or await self._roll_out(replica_set, plan.rollout.update)
         )
 
     async def _is_current(self, replica_set: Object) -> bool:
@@ -174,6 +175,18 @@ class ReplicaSets:
         made = await self._client.request("POST", path, body=body, params={"fieldManager": FIELD_MANAGER})
         self._informers.vms.remember(made)
         self._tell(replica_set, "Normal", "SuccessfulCreate", f"Created virtual machine: {name_of(made)}")
+
+    async def _roll_out(self, replica_set: Object, numbers: Sequence[int]) -> Failure | None:
+        """Give these machines the newest template."""
+        writes = [self._roll_out_one(replica_set, each) for each in numbers[:BURST]]
+        return await self._each(replica_set, replica_sets.FAILED_UPDATE, writes)
+
+    async def _roll_out_one(self, replica_set: Object, ordinal: int) -> None:
+        path = REPLICA_SETS.path(namespace_of(replica_set), name_of(replica_set), replica_sets.ROLLOUT)
+        body = {"preconditions": {"uid": uid_of(replica_set)}, "ordinal": ordinal}
+        written = await self._client.request("POST", path, body=body, params={"fieldManager": FIELD_MANAGER})
+        self._informers.vms.remember(written)
+        self._tell(replica_set, "Normal", "SuccessfulUpdate", f"Updated virtual machine: {name_of(written)}")
 
     async def _has_claims(self, replica_set: Object, ordinal: int) -> bool:
         """Create the missing claims of a machine; return False if one is being deleted or not yet known."""

@@ -10,10 +10,12 @@ from typing import Final
 from apiserver.apis.meta.objects import Object, is_deleting, name_of
 from apiserver.apis.virt.kinds import dig_replica_set
 from apiserver.apis.virt.lifecycle import ordinals
-from controller.reconcilers.replica_sets import claims, finished, membership, readiness, scale_down
+from controller.reconcilers.replica_sets import claims, finished, membership, readiness, rollout_plan, scale_down
 from controller.reconcilers.replica_sets.finished import Finished
 from controller.reconcilers.replica_sets.membership import Membership
+from controller.reconcilers.replica_sets.rollout_plan import Rollout
 
+NO_ROLLOUT: Final = Rollout()
 BURST: Final = 500
 """Writes of one pass, as in Kubernetes."""
 
@@ -40,6 +42,7 @@ class Plan:
     """Of machines with random names."""
     ordinals: tuple[int, ...] = ()
     """Of machines to create."""
+    rollout: Rollout = NO_ROLLOUT
     delete: tuple[Object, ...] = ()
     delete_claims: tuple[Object, ...] = ()
     active: tuple[Object, ...] = ()
@@ -52,8 +55,9 @@ class Plan:
 
     @property
     def acts(self) -> bool:
-        """Return whether the plan adopts, releases, creates or deletes machines, or deletes claims."""
-        return bool(self.adopted or self.released or self.create or self.ordinals or self.delete or self.delete_claims)
+        """Return whether the plan adopts, releases, creates, updates or deletes machines, or deletes claims."""
+        writes = (self.create, self.ordinals, self.rollout.update, self.delete, self.delete_claims)
+        return any((self.adopted, self.released, *writes))
 
 
 def plan(seen: Observed) -> Plan:
@@ -84,26 +88,23 @@ def plan(seen: Observed) -> Plan:
 def _with_ordinals(seen: Observed, found: Membership, present: Sequence[Object]) -> Plan:
     """Return the plan of a set with ordinals. An ended machine keeps its place, and a machine in deletion its name."""
     wanted, names = ordinals.wanted(seen.replica_set), {name_of(vm) for vm in found.members}
+    numbered = {number: vm for vm in present if (number := ordinals.ordinal_of(seen.replica_set, name_of(vm))) is not None}
     create: list[int] = []
-    excess: list[tuple[int, Object]] = []
+    excess: list[int] = []
     if not _stands_still(seen.replica_set):
         create = [each for each in wanted if ordinals.machine_name(seen.replica_set, each) not in names]
-        numbered = ((ordinals.ordinal_of(seen.replica_set, name_of(vm)), vm) for vm in present)
-        excess = sorted(((number, vm) for number, vm in numbered if number is not None and number not in wanted), key=_highest_first)
+        excess = sorted(numbered.keys() - set(wanted), reverse=True)
     return Plan(
         adopted=found.adopted,
         released=found.released,
         ordinals=tuple(create[:BURST]),
-        delete=tuple(vm for _, vm in excess[:BURST]),
+        rollout=rollout_plan.plan(seen.replica_set, numbered, seen.now, min_ready_seconds(seen.replica_set)),
+        delete=tuple(numbered[each] for each in excess[:BURST]),
         delete_claims=claims.superfluous(seen.replica_set, seen.claims, seen.machines)[:BURST],
         active=tuple(present),
         terminating=len(found.members) - len(present),
         requeue_after=_next(seen, present, Finished()),
     )
-
-
-def _highest_first(numbered: tuple[int, Object]) -> int:
-    return -numbered[0]
 
 
 def _stands_still(replica_set: Object) -> bool:

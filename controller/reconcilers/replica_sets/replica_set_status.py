@@ -9,7 +9,7 @@ from typing import Any
 from apiserver.apis.meta import times
 from apiserver.apis.meta.objects import Object, generation_of, labels_of, name_of, new_condition, with_condition, without_condition
 from apiserver.apis.virt.kinds import dig_replica_set
-from apiserver.apis.virt.lifecycle import replica_sets, summary
+from apiserver.apis.virt.lifecycle import replica_sets, revisions, summary
 from controller.reconcilers.replica_sets import readiness
 from controller.reconcilers.replica_sets.replica_set_plan import Plan, min_ready_seconds, wanted_replicas
 
@@ -34,7 +34,20 @@ def status(replica_set: Object, plan: Plan, failure: Failure | None, now: dateti
         "terminatingReplicas": plan.terminating,
         "finishedReplicas": plan.finished,
         "observedGeneration": generation_of(replica_set),
+        **_revisions(replica_set, plan),
         "conditions": _conditions(replica_set, failure or _back_off(plan), _lack(replica_set, plan, now), now),
+    }
+
+
+def _revisions(replica_set: Object, plan: Plan) -> Object:
+    """Return the fields about the template's revisions; empty without."""
+    if not (newest := revisions.newest(replica_set)):
+        return {}
+    return {
+        "currentRevision": newest if plan.rollout.is_complete else revisions.current(replica_set),
+        "updateRevision": newest,
+        "updatedReplicas": plan.rollout.updated,
+        "revisions": revisions.of_set(replica_set),
     }
 
 
@@ -51,9 +64,13 @@ def _lack(replica_set: Object, plan: Plan, now: datetime) -> Failure | None:
     unavailable = [vm for vm, each in zip(plan.active, available, strict=True) if each is None or each > now]
     lacking = [vm for vm in unavailable if not readiness.is_off_as_specified(vm)]
     settled = len(plan.active) - len(lacking)
-    if settled == len(plan.active) == wanted:
+    rolls = revisions.newest(replica_set) and revisions.strategy_of(replica_set) == revisions.ROLLING_UPDATE
+    behind = wanted - plan.rollout.updated if rolls and not revisions.partition(replica_set) else 0
+    if settled == len(plan.active) == wanted and not behind:
         return None
     told = [f"{settled} of {wanted} machines are available{' or off as specified' if len(lacking) < len(unavailable) else ''}"]
+    if behind:
+        told.append(f"{plan.rollout.updated} have the newest template")
     if len(plan.active) != wanted:
         told.append(f"the set has {len(plan.active)}")
     told += [f"{name_of(vm)}: {summary.reason(vm) or summary.word(vm)}" for vm in lacking[:1]]

@@ -15,7 +15,7 @@ from apiserver.registry.cacher import canonical
 from apiserver.registry.generic import codec, metadata
 from apiserver.registry.generic.options import WriteOptions
 from apiserver.registry.generic.planning import Part, Planner
-from apiserver.registry.generic.strategy import CreatingVerb, DeletingVerb, RelayedVerb, Strategy
+from apiserver.registry.generic.strategy import CreatingVerb, DeletingVerb, RelayedVerb, Strategy, UpdatingVerb
 from apiserver.registry.virt.migrations import MigrationStrategy
 from apiserver.registry.virt.virtualmachines import VirtualMachineStrategy
 
@@ -96,6 +96,8 @@ class Subject:
             try:
                 if isinstance(verb, CreatingVerb):
                     verb.make(codec.copy(new), {}, NOW)
+                elif isinstance(verb, UpdatingVerb):
+                    verb.target(codec.copy(new), {})
                 elif isinstance(verb, RelayedVerb):
                     verb.check(codec.copy(new), {})
                 elif isinstance(verb, DeletingVerb):

@@ -201,7 +201,7 @@ async def test_ordinals_name_the_machines_and_the_highest_go_first(tmp_path: Pat
         assert [name_of(each) for each in owned(await cluster.set(), await cluster.settled(1))] == ["web-1"]
 
 
-async def test_claims_are_made_before_machines_and_only_excess_ones_deleted(tmp_path: Path) -> None:
+async def test_claims_are_made_first_and_only_excess_ones_deleted(tmp_path: Path) -> None:
     claim = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
     manifest = a_manifest(
         replicas=2,
@@ -226,6 +226,43 @@ async def test_claims_are_made_before_machines_and_only_excess_ones_deleted(tmp_
         assert left == {"data-web-0", "data-web-1", "data-web-2"}  # a machine uses the second; the set did not make the third
         await cluster.client.patch(VIRTUAL_MACHINES, "web-1", {"metadata": {"labels": WEB}}, "ns")
         await promptly(lambda: {name_of(each) for each in cluster.api.all(CLAIMS)} == {"data-web-0", "data-web-2"}, 20)
+
+
+def template_of(edit: Object, **spec: Any) -> Object:
+    return {"spec": {"template": {"metadata": {"annotations": edit}}, **spec}}
+
+
+def revisions_of(machines: list[Object]) -> list[str]:
+    return [labels_of(each)["kubevirt.io/revision"] for each in sorted(machines, key=name_of)]
+
+
+async def test_machines_get_an_edit_of_the_template_and_its_undo(tmp_path: Path) -> None:
+    manifest = a_manifest(replicas=2, ordinals={}, updateStrategy={"type": "OnDelete"})
+    manifest["spec"]["template"]["spec"]["runStrategy"] = "Halted"
+    async with world(tmp_path) as cluster:
+        await cluster.client.create(REPLICA_SETS, manifest, "ns")
+        first, _ = revisions_of(await cluster.settled(2))
+        await cluster.client.patch(REPLICA_SETS, "web", template_of({"a": "1"}), "ns")
+        second = dig(await cluster.set(), "status", "revisions")[-1]["name"]
+        await cluster.client.delete(VIRTUAL_MACHINES, "web-1", "ns")
+        await cluster.until(lambda _, all_: revisions_of(all_) == [first, second])
+        await cluster.until(lambda found, _: dig(found, "status", "updatedReplicas") == 1)
+        assert dig(await cluster.set(), "status", "currentRevision") == first
+
+        await cluster.client.patch(REPLICA_SETS, "web", {"spec": {"updateStrategy": {"type": "RollingUpdate"}}}, "ns")
+        machines = await cluster.until(lambda _, all_: revisions_of(all_) == [second, second])
+        assert [dig(each, "metadata", "annotations", "a") for each in machines] == ["1", "1"]
+        await cluster.until(lambda found, _: dig(found, "status", "currentRevision") == second)
+
+        await cluster.client.patch(REPLICA_SETS, "web", template_of({"a": None}, updateStrategy={"rollingUpdate": {"partition": 1}}), "ns")
+        await cluster.until(lambda _, all_: revisions_of(all_) == [second, first])
+        await cluster.client.delete(VIRTUAL_MACHINES, "web-0", "ns")
+        machines = await cluster.until(lambda _, all_: revisions_of(all_) == [second, first])
+        found = await cluster.set()
+        assert [(each["name"], each["revision"]) for each in dig(found, "status", "revisions")] == [(second, 2), (first, 3)]
+        forged = {"status": {"revisions": None, "updatedReplicas": 2}}
+        await cluster.client.patch(REPLICA_SETS, "web", forged, "ns", subresource="status")
+        assert dig(await cluster.set(), "status", "revisions") == dig(found, "status", "revisions")
 
 
 async def test_a_paused_set_waits(tmp_path: Path) -> None:

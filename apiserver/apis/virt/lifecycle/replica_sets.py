@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Final
 
 REPLICA_FAILURE: Final = "ReplicaFailure"
-"""Only True: creating or deleting a machine failed, or finished machines wait to be replaced."""
+"""Only True: creating, updating or deleting a machine failed, or finished machines wait to be replaced."""
 FAILED_CREATE: Final = "FailedCreate"
 FAILED_DELETE: Final = "FailedDelete"
+FAILED_UPDATE: Final = "FailedUpdate"
 BACK_OFF: Final = "BackOff"
 """``ReplicaFailure=True``."""
 REPLICA_PAUSED: Final = "ReplicaPaused"
@@ -23,3 +24,5 @@ DELETION_COST: Final = "kubevirt.io/deletion-cost"
 """On a machine: a 32-bit integer, by default 0. Machines with a lower one are deleted first."""
 REPLICATE: Final = "replicate"
 """virt-controller's subresource that creates a machine from the template."""
+ROLLOUT: Final = "rollout"
+"""virt-controller's subresource that gives a machine the template, or restarts it for that."""

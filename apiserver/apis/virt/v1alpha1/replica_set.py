@@ -17,12 +17,13 @@ from apiserver.apis.virt.kinds import dig_replica_set
 from apiserver.apis.virt.lifecycle import ordinals
 from apiserver.apis.virt.lifecycle.replica_sets import CONDITION_TYPES
 from apiserver.apis.virt.spec import placeholders
-from apiserver.apis.virt.v1alpha1 import claim_templates, defaults, size, validation
+from apiserver.apis.virt.v1alpha1 import claim_templates, defaults, rollouts, size, validation
 from apiserver.apis.virt.v1alpha1.allowed import NOTHING, Allowed
 from apiserver.apis.virt.v1alpha1.claim_templates import ClaimRetentionPolicy, VolumeClaimTemplate
 from apiserver.apis.virt.v1alpha1.domain.rules import validate_between
 from apiserver.apis.virt.v1alpha1.migration_policy import ObjectSelector
 from apiserver.apis.virt.v1alpha1.placement import validate_label_selector
+from apiserver.apis.virt.v1alpha1.rollouts import UpdateStrategy
 from apiserver.apis.virt.v1alpha1.types import Condition, VirtualMachineSpec
 
 Object = Mapping[str, Any]
@@ -53,7 +54,7 @@ class VirtualMachineTemplate(Model):
 
     metadata: TemplateMetadata | None = Field(None, description="Labels and annotations of the machines.")
     spec: VirtualMachineSpec = Field(
-        description="The spec of the machines. An edit affects only machines that are created later. In its texts, $(vm.name) becomes the "
+        description="The spec of the machines. updateStrategy says what an edit does to them. In its texts, $(vm.name) becomes the "
         "machine's name, and $(vm.suffix) the random characters at its end; with spec.ordinals, $(vm.ordinal) the number at its end."
     )
 
@@ -91,9 +92,24 @@ class VirtualMachineReplicaSetSpec(Model):
     persistent_volume_claim_retention_policy: ClaimRetentionPolicy | None = Field(
         None, description="What happens to the claims that the set created. Requires ordinals."
     )
+    update_strategy: UpdateStrategy | None = Field(
+        None, description="What an edit of the template does to existing machines. Requires ordinals; without, as type OnDelete."
+    )
+    revision_history_limit: Int32 | None = Field(
+        None, description="Number of earlier templates to keep. Default 10. Requires ordinals. Large templates are dropped sooner."
+    )
     paused: bool | None = Field(
         None, description="True: the set creates and deletes no machines. It still adopts and releases them. Default false."
     )
+
+
+class Revision(Model):
+    """A template that the set has or had."""
+
+    name: str = Field(description="A hash of the template. Machines have it as label kubevirt.io/revision.")
+    revision: Int64 = Field(description="A number that grows with each edit of the template.")
+    template: VirtualMachineTemplate = Field(description="The template.")
+    change_cause: str | None = Field(None, description="The set's annotation kubernetes.io/change-cause at that edit.")
 
 
 class VirtualMachineReplicaSetStatus(Model):
@@ -110,6 +126,14 @@ class VirtualMachineReplicaSetStatus(Model):
         "Once, or its starts failed. The set replaces them after a pause, and deletes them ten minutes after their end. 0 with ordinals.",
     )
     observed_generation: Int64 | None = Field(None, description="The generation of the spec that this is about.")
+    current_revision: str | None = Field(None, description="With ordinals, the revision before the update, until it is complete.")
+    update_revision: str | None = Field(None, description="With ordinals, the template's revision.")
+    updated_replicas: Int32 | None = Field(None, description="With ordinals, the number of machines with the template's revision.")
+    revisions: list[Revision] | None = Field(
+        None,
+        description="With ordinals, the templates, the newest last. virt-api writes them at each edit.",
+        json_schema_extra=keyed_by("name"),
+    )
     conditions: list[Condition] | None = Field(
         None,
         description=f"Details, each with its reason, of the types {', '.join(CONDITION_TYPES)}.",
@@ -132,12 +156,15 @@ def default(obj: dict[str, Any]) -> None:
         spec["ordinals"].setdefault("start", 0)
     if isinstance(dig(spec, "template", "spec"), dict):
         defaults.default_virtual_machine(spec["template"])
+    for each in dig(obj, "status", "revisions") or ():  # so that defaults of a later release make no new revision
+        if isinstance(dig(each, "template", "spec"), dict):
+            defaults.default_virtual_machine(each["template"])
 
 
 def validate(obj: Object, allowed: Allowed = NOTHING) -> list[FieldError]:
     """Return errors in a VirtualMachineReplicaSet."""
     found = size.validate(obj) + _validate_name(obj) + _validate_numbers(obj["spec"]) + _validate_selector(obj["spec"])
-    return found + list(claim_templates.validate(obj["spec"])) + _validate_template(obj, allowed)
+    return [*found, *claim_templates.validate(obj["spec"]), *rollouts.validate(obj["spec"]), *_validate_template(obj, allowed)]
 
 
 def validate_update(obj: Object, old: Object, allowed: Allowed = NOTHING) -> list[FieldError]:
@@ -145,7 +172,7 @@ def validate_update(obj: Object, old: Object, allowed: Allowed = NOTHING) -> lis
     found = size.validate(obj, old) + _validate_name(obj) + _validate_numbers(obj["spec"])
     if ordinals.has_ordinals(obj) != ordinals.has_ordinals(old):
         found.append(invalid(ORDINALS, obj["spec"].get("ordinals"), "field is immutable: machines keep their names"))
-    found += claim_templates.validate_update(obj["spec"], old["spec"])
+    found += [*claim_templates.validate_update(obj["spec"], old["spec"]), *rollouts.validate(obj["spec"])]
     if obj["spec"].get("selector") != old["spec"].get("selector"):
         found.append(invalid(SELECTOR, obj["spec"].get("selector"), "field is immutable"))
     if obj["spec"].get("template") != old["spec"].get("template"):

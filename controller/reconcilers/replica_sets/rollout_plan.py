@@ -1,0 +1,64 @@
+"""Decides which machines of a set get the newest template next. Pure.
+
+virt-api restarts a guest that does not take the edit live. A machine that is unavailable anyway, or off, gets the template at once, so a
+template that cannot run can be undone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from apiserver.apis.meta.objects import Object, is_deleting, labels_of
+from apiserver.apis.virt import structure
+from apiserver.apis.virt.kinds import dig_replica_set
+from apiserver.apis.virt.lifecycle import ordinals, phases, power, revisions
+from controller.reconcilers.replica_sets import readiness
+
+
+@dataclass(frozen=True, slots=True)
+class Rollout:
+    """The next step of an update, and its progress."""
+
+    update: tuple[int, ...] = ()
+    """Ordinals."""
+    updated: int = 0
+    """Machines with the newest template."""
+    is_complete: bool = False
+    """All machines have the newest template, and are available or off."""
+
+
+def plan(replica_set: Object, machines: Mapping[int, Object], now: datetime, min_ready_seconds: int) -> Rollout:
+    """Return the next step, for machines by ordinal that are not in deletion. A malformed one counts as missing."""
+    newest, wanted = revisions.newest(replica_set), ordinals.wanted(replica_set)
+    present = {ordinal: vm for ordinal, vm in machines.items() if ordinal in wanted and not structure.of_virtual_machine(vm)}
+    updated = {ordinal for ordinal, vm in present.items() if labels_of(vm).get(revisions.LABEL) == newest}
+    unsettled = {ordinal for ordinal, vm in present.items() if not is_settled(vm, now, min_ready_seconds)}
+    is_complete = bool(newest) and len(updated) == len(wanted) and not unsettled
+    stands_still = is_deleting(replica_set) or dig_replica_set(replica_set, "spec", "paused") or not newest
+    if stands_still or revisions.strategy_of(replica_set) != revisions.ROLLING_UPDATE:
+        return Rollout(updated=len(updated), is_complete=is_complete)
+    lowest = revisions.partition(replica_set)
+    stale = [each for each in reversed(wanted) if each in present and each not in updated and each >= lowest]
+    free = [each for each in stale if each in unsettled or is_off(present[each])]
+    others = [each for each in stale if each not in free]
+    budget = revisions.max_unavailable(replica_set) - (len(wanted) - len(present)) - len(unsettled)
+    return Rollout(update=(*free, *others[: max(budget, 0)]), updated=len(updated), is_complete=is_complete)
+
+
+def is_off(vm: Object) -> bool:
+    """Return whether the machine has no pod, and should have none."""
+    return phases.phase_of(vm) not in phases.WITH_POD and not power.decide(vm).on
+
+
+def is_restarting(vm: Object) -> bool:
+    """Return whether a requested restart waits for the end of the guest."""
+    decision = power.decide(vm)
+    return phases.phase_of(vm) in phases.WITH_POD and decision.attempt != power.current_attempt(vm)
+
+
+def is_settled(vm: Object, now: datetime, min_ready_seconds: int) -> bool:
+    """Return whether the machine is off, or available and not about to restart."""
+    since = readiness.available_from(vm, min_ready_seconds)
+    return is_off(vm) or (since is not None and since <= now and not is_restarting(vm))

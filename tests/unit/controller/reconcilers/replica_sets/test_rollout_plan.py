@@ -1,0 +1,114 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from apiserver.apis.meta.objects import Object
+from controller.reconcilers.replica_sets import replica_set_plan
+from controller.reconcilers.replica_sets.replica_set_plan import Observed, Plan
+from controller.reconcilers.replica_sets.replica_set_status import status
+from tests.unit.controller.reconcilers.replica_sets.builders import NOW, WEB, a_machine, a_set
+
+OLD, NEW = "aaaaaaaaaa", "bbbbbbbbbb"
+HISTORY = [{"name": OLD, "revision": 1, "template": {}}, {"name": NEW, "revision": 2, "template": {}}]
+
+
+def a_pool(replicas: int = 3, strategy: Object | None = None, **more: Any) -> Object:
+    told = {"revisions": HISTORY, "currentRevision": OLD}
+    return a_set(replicas=replicas, ordinals={}, updateStrategy=strategy or {}, status=told, **more)
+
+
+def machine(ordinal: int, revision: str = OLD, *, restarting: bool = False, **more: Any) -> Object:
+    attempt = {"attempt": 1, "attempts": [{"number": 1, "podName": "p"}]}
+    made = a_machine(f"web-{ordinal}", labels={**WEB, "kubevirt.io/revision": revision}, **{**attempt, **more})
+    if restarting:
+        made["status"]["request"] = {"action": "Restart", "runStrategy": "RerunOnFailure", "generation": 1, "attempt": 2}
+    return made
+
+
+def off(ordinal: int, revision: str = OLD) -> Object:
+    made = machine(ordinal, revision, phase="Stopped", ready=None, node="", attempts=[])
+    made["spec"]["runStrategy"] = "Halted"
+    return made
+
+
+def plan(replica_set: Object, *machines: Object) -> Plan:
+    return replica_set_plan.plan(Observed(replica_set, machines, NOW))
+
+
+def rolling(**given: int) -> Object:
+    return {"type": "RollingUpdate", "rollingUpdate": given}
+
+
+@pytest.mark.parametrize(
+    ("replica_set", "machines", "update"),
+    [
+        pytest.param(a_pool(), [machine(0), machine(1), machine(2)], (2,), id="highest-first"),
+        pytest.param(a_pool(), [machine(0), machine(1), machine(2, NEW)], (1,), id="the-next"),
+        pytest.param(a_pool(), [machine(0), machine(1), machine(2, NEW, ready=None)], (), id="waits-until-ready"),
+        pytest.param(a_pool(), [machine(0), machine(1), machine(2, NEW, restarting=True)], (), id="waits-for-restart"),
+        pytest.param(a_pool(minReadySeconds=90), [machine(0), machine(1), machine(2, NEW)], (1, 0), id="unavailable-ones-at-once"),
+        pytest.param(a_pool(), [machine(0), machine(2)], (), id="one-is-missing"),
+        pytest.param(a_pool(), [machine(0), machine(1, deleting=True), machine(2)], (), id="one-is-going"),
+        pytest.param(a_pool(strategy=rolling(maxUnavailable=2)), [machine(0), machine(1), machine(2)], (2, 1), id="two-at-once"),
+        pytest.param(a_pool(strategy=rolling(partition=2)), [machine(0), machine(1), machine(2, NEW)], (), id="partition"),
+        pytest.param(a_pool(), [machine(0, ready=None), machine(1), machine(2)], (0,), id="broken-first"),
+        pytest.param(a_pool(), [off(0), off(1), machine(2)], (1, 0, 2), id="off-at-once"),
+        pytest.param(a_pool(strategy={"type": "OnDelete"}), [machine(0), machine(1), machine(2)], (), id="on-delete"),
+        pytest.param(a_pool(paused=True), [machine(0), machine(1), machine(2)], (), id="paused"),
+        pytest.param(a_pool(deleting=True), [machine(0), machine(1), machine(2)], (), id="deletion"),
+        pytest.param(a_pool(1), [machine(0), machine(1)], (0,), id="excess-ones-not"),
+        pytest.param(a_set(replicas=1, ordinals={}), [machine(0)], (), id="without-revisions"),
+    ],
+)
+def test_update(replica_set: Object, machines: list[Object], update: tuple[int, ...]) -> None:
+    found = plan(replica_set, *machines)
+    assert found.rollout.update == update
+    assert found.acts is bool(found.create or found.ordinals or found.delete or update)
+
+
+def test_a_malformed_machine_is_left_alone() -> None:
+    broken = machine(0)
+    broken["status"]["attempts"] = [{"number": "x"}]
+    assert plan(a_pool(1), broken).rollout.update == ()
+
+
+@pytest.mark.parametrize(
+    ("machines", "current", "updated"),
+    [
+        ([machine(0, NEW), machine(1, NEW)], NEW, 2),
+        ([machine(0, NEW), off(1, NEW)], NEW, 2),
+        ([machine(0, NEW), machine(1, NEW, ready=None)], OLD, 2),
+        ([machine(0), machine(1, NEW)], OLD, 1),
+        ([machine(1, NEW)], OLD, 1),
+    ],
+)
+def test_the_status_tells_the_progress(machines: list[Object], current: str, updated: int) -> None:
+    pool = a_pool(2)
+    told = status(pool, plan(pool, *machines), None, NOW)
+    assert (told["currentRevision"], told["updateRevision"], told["updatedReplicas"]) == (current, NEW, updated)
+    assert told["revisions"] == HISTORY
+    reconciling = [each["message"] for each in told["conditions"] if each["type"] == "Reconciling"]
+    assert bool(reconciling) is (current == OLD)
+    assert any(f"{updated} have the newest template" in each for each in reconciling) is (updated < 2)
+
+
+@given(
+    machines=st.lists(st.tuples(st.sampled_from([OLD, NEW]), st.booleans(), st.booleans()), min_size=1, max_size=6),
+    most=st.integers(1, 3),
+)
+def test_a_rollout_ends_and_keeps_machines_available(machines: list[tuple[str, bool, bool]], most: int) -> None:
+    """Each updated machine is unavailable for one pass. No pass makes more available machines unavailable than allowed."""
+    pool = a_pool(len(machines), rolling(maxUnavailable=most))
+    states = {number: (revision, ready) for number, (revision, ready, _) in enumerate(machines)}
+    for _ in range(2 * len(machines) + 1):
+        made = [machine(number, revision, ready=60 if ready else None) for number, (revision, ready) in states.items()]
+        found = plan(pool, *made)
+        unavailable = {number for number, (_, ready) in states.items() if not ready}
+        taken = {number for number in found.rollout.update if states[number][1]}
+        assert not taken or len(unavailable | taken) <= most
+        states = {number: (NEW, False) if number in found.rollout.update else (revision, True) for number, (revision, _) in states.items()}
+    assert {revision for revision, _ in states.values()} == {NEW}
