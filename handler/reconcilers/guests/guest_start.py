@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 from apiserver.apis.meta import objects
 from apiserver.apis.meta.objects import Object
@@ -22,6 +23,11 @@ from handler.reconcilers.guests.guest_writes import StatusWriter
 from handler.storage.adding import DisksFault
 from handler.storage.node_disk import Refused, image_of
 from launcher.protocol import messages
+
+IMAGE_NOT_MOUNTED: Final = (
+    "the file with the guest's memory on the node's disk cannot be mounted: {}; "
+    "to boot without it: kubectl virt stop, then kubectl virt start --discard-state"
+)
 
 
 class GuestStart:
@@ -82,7 +88,7 @@ class GuestStart:
             await self._writer.write_end(vm, end)
             return Result()
         if image is not None and image.on_node_disk:
-            await self._ports.node.mount_memory_image(link.pod_uid, connection, image_of(vm, image.id))
+            await self._mount_image(vm, link, connection, image)
         accelerator = self._accelerators.get(link.pod_uid)
         if accelerator is None:
             accelerator = self._accelerators[link.pod_uid] = await self._ports.node.give_devices(vm, link.pod_uid, connection)
@@ -96,6 +102,13 @@ class GuestStart:
         if not await self._sync(link, connection, machine, image, paused=paused):
             return Result(requeue_after=self._limits.start_again_seconds)
         return None
+
+    async def _mount_image(self, vm: Object, link: Link, connection: Connection, image: messages.Image) -> None:
+        try:
+            await self._ports.node.mount_memory_image(link.pod_uid, connection, image_of(vm, image.id))
+        except OSError as error:
+            await self._write_disks_fault(vm, conditions.DISK_NOT_USABLE, IMAGE_NOT_MOUNTED.format(error.strerror))
+            raise
 
     async def _import(self, vm: Object, link: Link, connection: Connection, accelerator: messages.Accelerator) -> Result | None:
         if link.pod_uid in self._imported or not guest_imports.of(vm) or not connection.knows(messages.Import):

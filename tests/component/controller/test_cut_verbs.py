@@ -172,6 +172,7 @@ class Case:
     begins: str = phases.RUNNING
     """The machine's phase before the verb; empty: it was never started."""
     body: Mapping[str, Any] = field(default_factory=dict)
+    saves_to: Mapping[str, Any] = field(default_factory=lambda: {"claimName": "memory"})
 
 
 def attempt(cluster: Cluster) -> int:
@@ -203,6 +204,8 @@ CASES: Final[Mapping[str, Case]] = {
     "restart": Case(partial(runs, 2), "restart"),
     "suspend": Case(partial(is_off, phases.SUSPENDED), "suspend"),
     "resume": Case(partial(runs, 2), "resume", phases.SUSPENDED),
+    "suspend to the node's disk": Case(partial(is_off, phases.SUSPENDED), "suspend", saves_to={"nodeDisk": {}}),
+    "resume from the node's disk": Case(partial(runs, 2), "resume", phases.SUSPENDED, saves_to={"nodeDisk": {}}),
     "discard": Case(partial(runs, 2), "start", phases.SUSPENDED, {"discardState": True}),
     "migrate": Case(has_moved, "migrate"),
     "cancelmigration": Case(stays, "cancelmigration"),
@@ -211,7 +214,7 @@ CASES: Final[Mapping[str, Case]] = {
 
 async def begin(cluster: Cluster, rest: Rest, case: Case) -> None:
     """Bring the machine to the state before the verb."""
-    vm = a_vm(runStrategy="RerunOnFailure" if case.begins else "Halted", managedSave={"claimName": "memory"})
+    vm = a_vm(runStrategy="RerunOnFailure" if case.begins else "Halted", managedSave=case.saves_to)
     vm["metadata"]["uid"] = UID
     await cluster.api.put(CLAIMS, {"metadata": {"name": "memory", "namespace": "ns"}, "spec": {"accessModes": ["ReadWriteMany"]}})
     rest.starts_pods = case.begins != phases.SCHEDULING

@@ -1,6 +1,6 @@
 """virt-handler is killed at each step of each verb; the next one finishes the verb once.
 
-A step is a request to virt-launcher, or a write of the status. It is lost, or carried out without an answer.
+A step is a request to virt-launcher, a mount of a memory image, or a write of the status. It is lost, or carried out without an answer.
 """
 
 from __future__ import annotations
@@ -21,14 +21,19 @@ from apiserver.apis.virt.lifecycle import operations
 from handler.network.namespaces import CommandFailed
 from launcher.protocol import messages
 from tests.component.handler.test_guests import ask, result_of
-from tests.component.handler.test_suspension import ID, IMAGE, claimed, image
-from tests.component.handler.world import World, a_world, eventually, phase_is
+from tests.component.handler.test_suspension import ID, IMAGE, claimed, image, on_disk, on_node_disk
+from tests.component.handler.world import FakeNode, World, a_world, eventually, phase_is
 from tests.fakes.launcher import FakeLauncher
 from tests.unit.handler.reconcilers.builders import a_pause, an_operation
 
 PAUSE: Final = "pause"
 RESUME_FROM_IMAGE: Final = "resume from an image"
-VERBS: Final = (*operations.ACTIONS, PAUSE, RESUME_FROM_IMAGE)
+SUSPEND_TO_NODE_DISK: Final = "suspend to the node's disk"
+RESUME_FROM_NODE_DISK: Final = "resume from the node's disk"
+ON_NODE_DISK: Final = (SUSPEND_TO_NODE_DISK, RESUME_FROM_NODE_DISK)
+SUSPENDS: Final = (operations.SUSPEND, SUSPEND_TO_NODE_DISK)
+RESUMES: Final = (RESUME_FROM_IMAGE, RESUME_FROM_NODE_DISK)
+VERBS: Final = (*operations.ACTIONS, PAUSE, RESUME_FROM_IMAGE, *ON_NODE_DISK)
 
 
 @dataclass
@@ -65,6 +70,13 @@ class Cutter:
         if is_cut:
             raise CommandFailed("the command's end was not seen")
 
+    async def mount(self, change: Callable[[], object]) -> None:
+        is_cut = self._is_cut_here()
+        if not (is_cut and self.is_lost):
+            change()
+        if is_cut:
+            await asyncio.Event().wait()
+
     def _write(self, judge: Callable[[str, str, Object, Object], None], *write: Any) -> None:
         if self._is_cut_here() and self.is_lost:
             raise ServiceUnavailable("the write is lost")
@@ -78,7 +90,7 @@ class Cutter:
         new = isinstance(request, messages.Operate) and self.launcher.status.operation_of(request.id) is None
         refusal = self.launcher._carry_out(request)
         self.carried_out += new and refusal is None
-        if new and isinstance(request, messages.Operate) and request.action == operations.SUSPEND:
+        if new and isinstance(request, messages.Operate) and request.action in (operations.SUSPEND, "SuspendToNodeDisk"):
             asyncio.get_running_loop().call_later(0.02, self.launcher.saved, IMAGE)
         if is_cut:
             self.launcher.hang_up()
@@ -87,42 +99,55 @@ class Cutter:
 
 def is_done(world: World, launcher: FakeLauncher, verb: str) -> bool:
     match verb:
-        case operations.SUSPEND:
+        case operations.SUSPEND | "suspend to the node's disk":
             return phase_is(world, "Suspended")
         case "pause":
             told = {each["type"]: each["status"] for each in world.status()["conditions"]}
             return told.get("Paused") == "True" and launcher.status.domain is not None and launcher.status.domain.state == "paused"
-        case "resume from an image":
+        case "resume from an image" | "resume from the node's disk":
             return phase_is(world, "Running")
         case _:
             return result_of(world, ID)[0] != ""
 
 
+async def begin(world: World, verb: str) -> None:
+    if verb == PAUSE:
+        await ask(world, pause=a_pause())
+    elif verb == SUSPEND_TO_NODE_DISK:
+        await ask(world, an_operation(ID, 1, operations.SUSPEND, parameters={"nodeDisk": True}))
+    else:
+        await ask(world, an_operation(ID, 1, verb))
+
+
 async def played(kubelet: Path, verb: str, step: int, *, is_lost: bool) -> bool:
     """Play a verb, and kill virt-handler at this step, whose effect is lost if ``is_lost``; return False if the verb has fewer steps."""
+    prepare, saved = (on_node_disk, on_disk()) if verb in ON_NODE_DISK else (claimed, image())
     async with a_world(kubelet) as world:
-        await claimed(world, **({"managedSave": image()} if verb == RESUME_FROM_IMAGE else {}))
+        await prepare(world, **({"managedSave": saved} if verb in RESUMES else {}))
         launcher = await world.launcher("pod-1")
         cutter = Cutter(world, launcher, is_lost)
         cutter.install()
+        node = FakeNode()
+        node.mounting = cutter.mount
         done = partial(is_done, world, launcher, verb)
-        if verb == RESUME_FROM_IMAGE:
+        if verb in RESUMES:
             cutter.at = step
-        async with world.handler():
-            if verb != RESUME_FROM_IMAGE:
+        async with world.handler(fake=node):
+            if verb not in RESUMES:
                 await eventually(lambda: phase_is(world, "Running"))
                 cutter.at = step
-                await (ask(world, pause=a_pause()) if verb == PAUSE else ask(world, an_operation(ID, 1, verb)))
+                await begin(world, verb)
             await eventually(lambda: cutter.cut.is_set() or done())
         if not cutter.cut.is_set():
             return False
-        async with world.handler():
+        async with world.handler(fake=node):
             await eventually(done)
         assert launcher.starts == 1
-        if verb in operations.ACTIONS:
+        if verb in (*operations.ACTIONS, SUSPEND_TO_NODE_DISK):
             assert cutter.carried_out == 1
             assert result_of(world, ID)[0] == operations.SUCCEEDED
-        assert ("managedSave" in world.status()) is (verb == operations.SUSPEND)
+        assert [each.id for each in node.memory_images] == ([ID] if verb in ON_NODE_DISK else [])
+        assert ("managedSave" in world.status()) is (verb in SUSPENDS)
     return True
 
 
@@ -132,4 +157,4 @@ async def test_next_virt_handler_finishes_a_verb_once(tmp_path: Path, verb: str,
     step = 0
     while await played(tmp_path / str(step), verb, step, is_lost=is_lost):
         step += 1
-    assert step >= 2, "a request and a write"
+    assert step >= (3 if verb in ON_NODE_DISK else 2), "a request and a write; on a node's disk also a mount"

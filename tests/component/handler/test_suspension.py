@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import errno
+import os
 from typing import Any
 
 import pytest
@@ -139,6 +141,20 @@ async def test_resume_fails_without_the_image_on_the_nodes_disk(world: World) ->
     assert world.status()["attempts"][-1]["message"] == "the disk of node n has no image"
     assert world.status()["managedSave"]["id"] == ID
     assert not [each for each in launcher.received if isinstance(each, messages.Sync)]
+
+
+async def test_resume_waits_while_the_nodes_disk_is_damaged(world: World) -> None:
+    await on_node_disk(world, managedSave=on_disk())
+    launcher = await world.launcher("pod-1")
+    async with world.handler() as handler:
+        handler.node.no_mount = OSError(errno.EUCLEAN, os.strerror(errno.EUCLEAN))
+        await eventually(lambda: "DiskNotUsable" in world.events())
+        (told,) = (each for each in world.status()["conditions"] if each["type"] == "DisksReady")
+        assert "memory on the node's disk cannot be mounted: Structure needs cleaning; to boot without it" in told["message"]
+        assert not [each for each in launcher.received if isinstance(each, messages.Sync)]
+        handler.node.no_mount = None
+        await eventually(lambda: phase_is(world, "Running"))
+    assert "DisksReady" not in {each["type"] for each in world.status()["conditions"] if each["status"] == "False"}
 
 
 async def test_older_launcher_gets_no_image_of_the_nodes_disk(world: World) -> None:

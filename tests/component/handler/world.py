@@ -115,7 +115,7 @@ class FakeNode:
     async def mount_memory_image(self, pod_uid: str, connection: Connection, image: Image, new_bytes: int = 0) -> None:
         if self.no_mount is not None:
             raise self.no_mount
-        self.memory_images[image] = new_bytes
+        await self.mounting(lambda: self.memory_images.update({image: new_bytes}))
 
     def capabilities(self, accelerator: messages.Accelerator) -> str:
         return f"<{accelerator}/>"
