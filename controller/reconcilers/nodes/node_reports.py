@@ -46,6 +46,11 @@ class Unreachable:
     off: frozenset[str] = field(default_factory=frozenset)
     """Of ``whole``, those without a Node object or with the taint ``out-of-service``."""
 
+    @property
+    def fenced(self) -> frozenset[str]:
+        """Of ``whole``, those with the taint ``out-of-service``."""
+        return self.off - self.missing
+
     def left(self, node: str) -> float | None:
         """Return the seconds until virt-handler's last report expires, 0 if it has; None if the kubelet reports."""
         return 0.0 if node in self.whole else self.of_kubelet.get(node)
@@ -172,7 +177,7 @@ class NodeReports:
         return self._signs.left(node)
 
     def _node_changed(self, old: Object | None, new: Object | None) -> None:
-        if node_states.kubelet_is_unreachable(old) != node_states.kubelet_is_unreachable(new):
+        if any(judge(old) != judge(new) for judge in (node_states.kubelet_is_unreachable, node_states.is_fenced)):
             self._notify(name_of(new or old or {}))
 
     def _lease_changed(self, old: Object | None, new: Object | None) -> None:

@@ -9,7 +9,7 @@ from apiserver.apis.meta.objects import Object
 from controller.reconcilers.nodes.node_reports import NodeReports
 from controller.reconcilers.pods import liveness
 from controller.reconcilers.pods.absences import Absences
-from controller.reconcilers.pods.liveness import Absent, Decider, Evidence, Over, Unknown, Witness
+from controller.reconcilers.pods.liveness import Absent, Decider, Evidence, Unknown
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +32,6 @@ async def gather(reports: NodeReports, nodes: Iterable[str], absent: Sequence[Ti
         verdict = liveness.verdict(each.pod, found)
         if isinstance(verdict, Unknown) and verdict.until is not Decider.TIME:
             each.absences.hold(each.named_by)
-        if verdict not in (liveness.LOST, Over(Witness.PERSON)):
+        if verdict not in (liveness.LOST, liveness.FENCED):
             each.absences.note_report(each.named_by)
     return found

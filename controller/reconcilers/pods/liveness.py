@@ -4,6 +4,7 @@
 evidence                                               verdict
 =====================================================  ===========================================================
 the pod has a final phase and no running container     over: its kubelet says so
+the pod is there, and a person calls its node off      over: the taint ``out-of-service``
 the API server lacks the pod, and no status names it   over: it never ran, or another pass saw its end
 the pod is gone, and so is its grace period            over: a kubelet that reports has ended its containers
 the pod went while its node was unreachable            over: the user who deleted it states that the node is off
@@ -81,6 +82,7 @@ Verdict: TypeAlias = Alive | Over | Unknown
 ALIVE: Final = Alive()
 LOST: Final = Unknown(Decider.NODE)
 """On a pod of an unreachable node."""
+FENCED: Final = Over(Witness.PERSON)
 LOST_LOOK_SECONDS: Final = 10.0
 """Between two looks at an absent pod of an unreachable node."""
 
@@ -121,6 +123,8 @@ def verdict(pod: Object | Absent | None, evidence: Evidence = NOTHING) -> Verdic
         return _of_absent(pod, evidence)
     if pod_state.is_over(pod):
         return Over(Witness.KUBELET)
+    if pod_state.node_of(pod) in evidence.unreachable.fenced:
+        return FENCED
     return _of_unreachable(pod_state.node_of(pod), evidence) or ALIVE
 
 
@@ -129,10 +133,12 @@ def may_run(pod: Object | Absent | None, evidence: Evidence = NOTHING) -> bool:
     return not isinstance(verdict(pod, evidence), Over)
 
 
-def was_lost_with_its_node(evidence: Evidence) -> str:
-    """Return the node of the machine's own absent pod if a person stated that this node is off; empty otherwise."""
-    own = (each for each in evidence.absent if not each.migration)
-    return next((each.node for each in own if verdict(each, evidence) == Over(Witness.PERSON)), "")
+def was_lost_with_its_node(own: Object | None, evidence: Evidence) -> str:
+    """Return the node of the machine's own pod, None if absent, if a person stated that this node is off; empty otherwise."""
+    if own is not None:
+        return pod_state.node_of(own) if verdict(own, evidence) == FENCED else ""
+    absent = (each for each in evidence.absent if not each.migration)
+    return next((each.node for each in absent if verdict(each, evidence) == FENCED), "")
 
 
 def seconds_to_next_look(found: Unknown) -> float:
@@ -143,7 +149,7 @@ def seconds_to_next_look(found: Unknown) -> float:
 def _of_absent(pod: Absent, evidence: Evidence) -> Verdict:
     unreachable = _of_unreachable(pod.node, evidence)
     if unreachable == LOST:
-        return Over(Witness.PERSON) if pod.went_with_node or pod.node in evidence.unreachable.off else LOST
+        return FENCED if pod.went_with_node or pod.node in evidence.unreachable.off else LOST
     return unreachable or (Unknown(Decider.TIME, pod.lingers) if pod.lingers else Over(Witness.TIME))
 
 

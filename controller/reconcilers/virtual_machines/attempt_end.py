@@ -62,7 +62,7 @@ def _result(seen: Observed, decision: power.Power, current: int) -> tuple[str, s
     ready = condition(dig_vm(seen.vm, "status", "conditions"), "Ready") or {}
     if ready.get("reason") in (conditions.START_TIMEOUT, conditions.LIVENESS_FAILED):
         return power.RESULT_FAILED, str(ready.get("message"))
-    if last is None and (node := _lost_node(seen)):
+    if node := _lost_node(seen):
         return power.RESULT_FAILED, f"node {node} is off, as a person states"
     if last is None:
         return power.RESULT_FAILED, "the pod was deleted by another client"
@@ -81,7 +81,7 @@ def _image(seen: Observed, result: str, message: str) -> Object | None:
 
 
 def _lost_node(seen: Observed) -> str:
-    return liveness.was_lost_with_its_node(seen.evidence) if _last_pod(seen) is None else ""
+    return liveness.was_lost_with_its_node(_last_pod(seen), seen.evidence)
 
 
 def _last_pod(seen: Observed) -> Object | None:

@@ -122,14 +122,16 @@ class Gathering:
     async def _pods(self, vm: Object, migrations: list[Object]) -> tuple[Object, tuple[Object, ...], Evidence]:
         """Return the machine, its pods and the evidence, from the informers, or from the server before something depends on them.
 
-        The informer may be behind, and has only labelled pods. The server is also read before the first report that the pod is on an
-        unreachable node: a person who reads that may delete the pod, and its deletion then counts.
+        The informer may be behind, and has only labelled pods. The server is also read before a fenced node ends an attempt, and
+        before the first report that the pod is on an unreachable node: a person who reads that may delete the pod, and its deletion then counts.
         """
         own, pods = ownership.of_status(vm), self._known_pods(vm, self._references(vm, migrations))
         its_own = [pod for pod in pods if own is not None and ownership.is_meant(pod, own, vm)]
         if not _matters(vm) or any(map(liveness.may_run, its_own)):
             found = await self._evidence(vm, own, pods, [])
-            if unreachable_nodes.is_reported(vm) or not any(liveness.verdict(pod, found) == liveness.LOST for pod in its_own):
+            verdicts = [liveness.verdict(pod, found) for pod in its_own]
+            is_new = liveness.LOST in verdicts and not unreachable_nodes.is_reported(vm)
+            if not is_new and liveness.FENCED not in verdicts:
                 return vm, pods, found
         # The copy of the machine may be older than that of a Migration that moved it. Then the pod in its status is over, and the pod with
         # the guest would seem to belong to no machine.

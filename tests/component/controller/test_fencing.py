@@ -90,8 +90,8 @@ async def test_a_machine_of_a_fenced_node_starts_elsewhere(api: FakeAPI, tmp_pat
         assert found.calls() == 1
         assert found.node()["metadata"]["annotations"]["kubevirt.io/fenced-by"].startswith("virt-controller with agent at ")
         await found.until(lambda: found.said("NodeFenced"), "an event")
-        await api.remove(PODS, "ns", name_of(pod))
-        await found.pod(2)
+        again = await found.pod(2)
+        assert {name_of(each) for each in api.all(PODS)} == {name_of(pod), name_of(again)}, "it does not wait for the end of its pod"
         await found.boots("node1", TWO, "True")
         await found.until(lambda: not found.is_fenced(), "the end of the taint")
         assert "kubevirt.io/fenced-by" not in found.node()["metadata"]["annotations"]

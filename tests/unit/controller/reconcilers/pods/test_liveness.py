@@ -39,7 +39,8 @@ def evidence(draw: st.DrawFn) -> Evidence:
     silent = draw(st.frozensets(st.sampled_from(["node1", "node2"])))
     mute = draw(st.frozensets(st.sampled_from(["node1", "node2"]))) - silent
     off = draw(st.frozensets(st.sampled_from(["node1", "node2"]))) & silent
-    return Evidence(Unreachable(silent, {node: draw(st.sampled_from([0.5, 17.0])) for node in sorted(mute)}, off=off))
+    missing = draw(st.frozensets(st.sampled_from(["node1", "node2"]))) & off
+    return Evidence(Unreachable(silent, {node: draw(st.sampled_from([0.5, 17.0])) for node in sorted(mute)}, missing, off))
 
 
 ABSENT = st.builds(
@@ -54,16 +55,18 @@ def has_ended(pod: dict[str, Any]) -> bool:
 
 
 @given(pods(), evidence())
-def test_present_pod_is_over_only_by_its_kubelets_report(pod: dict[str, Any], known: Evidence) -> None:
+def test_present_pod_is_over_by_its_kubelet_or_a_taint(pod: dict[str, Any], known: Evidence) -> None:
+    is_fenced = pod["spec"]["nodeName"] in known.unreachable.off - known.unreachable.missing
     assert (verdict(pod, known) == Over(Witness.KUBELET)) is has_ended(pod)
-    assert may_run(pod, known) is not has_ended(pod)
-    assert may_run(pod) is may_run(pod, known)
+    assert (verdict(pod, known) == Over(Witness.PERSON)) is (is_fenced and not has_ended(pod))
+    assert may_run(pod, known) is not (has_ended(pod) or is_fenced)
+    assert may_run(pod) is not has_ended(pod)
 
 
 @given(pods(), evidence())
 def test_a_pod_that_may_run_is_alive_unless_its_node_is_silent(pod: dict[str, Any], known: Evidence) -> None:
     node, unreachable, found = pod["spec"]["nodeName"], known.unreachable, verdict(pod, known)
-    if has_ended(pod):
+    if has_ended(pod) or node in unreachable.fenced:
         return
     assert (found == LOST) is (node in unreachable.whole)
     assert (found == ALIVE) is (node not in unreachable.whole and node not in unreachable.of_kubelet)

@@ -18,7 +18,7 @@ from controller.reconcilers.virtual_machines import restart_turns
 from controller.reconcilers.virtual_machines.observed import Observed
 from controller.reconcilers.virtual_machines.restart_turns import Queue
 from controller.reconcilers.virtual_machines.virtual_machine_plan import plan
-from tests.unit.controller.reconcilers.builders import a_vm, an_attempt
+from tests.unit.controller.reconcilers.builders import a_pod, a_vm, an_attempt
 
 NOW = datetime(2026, 1, 1, 0, 1, tzinfo=UTC)
 OFF = Unreachable(whole=frozenset({"node1"}), off=frozenset({"node1"}))
@@ -27,8 +27,8 @@ SETTINGS = dataclasses.replace(Settings("launcher"), restarts=LIMITS)
 START = {"action": "Start", "runStrategy": "RerunOnFailure", "attempt": 2}
 
 
-def seen(vm: dict[str, Any], **rest: Any) -> Observed:
-    return Observed(vm=vm, pods=(), claims={}, settings=SETTINGS, **{"now": NOW, "rested": 600.0, **rest})
+def seen(vm: dict[str, Any], *pods: dict[str, Any], **rest: Any) -> Observed:
+    return Observed(vm=vm, pods=pods, claims={}, settings=SETTINGS, **{"now": NOW, "rested": 600.0, **rest})
 
 
 def written(actions: tuple[Action, ...]) -> dict[str, Any]:
@@ -57,6 +57,18 @@ def test_an_attempt_names_the_node_with_which_it_was_lost(went: bool) -> None:
     status = written(plan(seen(vm, evidence=Evidence(unreachable, (own,)))))
     assert (status["phase"], status["attempts"][-1]["message"]) == ("Failed", "node node1 is off, as a person states")
     assert (condition(status["conditions"], "NodeLost") or {})["status"] == "True"
+
+
+def test_a_fenced_nodes_attempt_ends_before_its_pod_is_gone() -> None:
+    vm = a_vm(phase="Unknown", attempts=[an_attempt()])
+    pod = a_pod(phase="Running", node="node1")
+    status = written(plan(seen(vm, pod, evidence=Evidence(OFF))))
+    assert (status["phase"], status["attempts"][-1]["nodeName"]) == ("Failed", "node1")
+    assert (condition(status["conditions"], "NodeLost") or {})["reason"] == "Fenced"
+    vm["status"] = {**status, "conditions": lost()["status"]["conditions"]}
+    assert is_started(plan(seen(vm, pod, evidence=Evidence(OFF))))
+    deleted = dataclasses.replace(OFF, missing=OFF.off)
+    assert not is_started(plan(seen(vm, pod, evidence=Evidence(deleted)))), "Kubernetes deletes the pods of a Node that is gone"
 
 
 def test_an_attempt_that_ends_on_a_live_node_is_not_lost() -> None:
