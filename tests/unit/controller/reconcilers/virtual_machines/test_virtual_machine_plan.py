@@ -1126,7 +1126,8 @@ def test_pod_is_never_created_while_another_may_run(observed: Observed) -> None:
     if created := [each for each in actions if isinstance(each, CreatePod)]:
         assert len(created) == 1
         # A living pod of the same name is this attempt's lock: kube-apiserver creates no second one.
-        assert all(pod_state.is_over(pod) or name_of(pod) == name_of(created[0].pod) for pod in observed.pods)
+        others = [pod for pod in observed.pods if name_of(pod) != name_of(created[0].pod)]
+        assert not any(liveness.may_run(pod, observed.evidence) for pod in others)
         own = [pod for pod in observed.pods if uid_of(pod) == observed.vm["status"].get("podUID")]
         unreachable, (absent, *targets) = observed.evidence.unreachable, observed.evidence.absent
         assert own or not (absent.lingers and is_handled(observed.vm)) or absent.node in unreachable.whole
@@ -1145,7 +1146,7 @@ def test_a_status_is_written_at_most_once_a_pass(observed: Observed) -> None:
 @given(observations())
 def test_a_machine_is_let_go_only_without_pods_that_may_run(observed: Observed) -> None:
     if any(isinstance(each, RemoveFinalizer) for each in plan(observed)):
-        assert all(pod_state.is_over(pod) for pod in observed.pods)
+        assert not any(liveness.may_run(pod, observed.evidence) for pod in observed.pods)
 
 
 @given(observations())
