@@ -203,7 +203,7 @@ async def test_one_of_two_fences_is_not_enough(storage: Storage) -> None:
         await storage.fence(ENTRY, {**ENTRY, "driver": NFS}, seconds=4)
 
 
-async def test_the_success_of_an_earlier_boot_or_edited_fence_does_not_count(storage: Storage) -> None:
+async def test_success_of_an_earlier_boot_or_edited_fence_is_void(storage: Storage) -> None:
     with storage.answering(succeeds):
         await storage.fence()
     with pytest.raises(Failed, match="no answer within 3 s"):
