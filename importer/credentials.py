@@ -18,10 +18,10 @@ DOCKER_CONFIG: Final = ".dockerconfigjson"
 
 
 def value(secret: Path | None, key: str) -> str:
-    """Return the Secret's value of a key, without the final newline; empty if absent.
+    """Return the Secret's value of a key, without final newlines; empty if absent.
 
     Raises:
-        ImportFailed: a header cannot carry it; the message names the key.
+        ImportFailed: it is unreadable, too long or not text without control characters; the message names the key.
     """
     if secret is None:
         return ""

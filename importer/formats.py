@@ -73,9 +73,9 @@ def of(head: bytes, said: str | None = None) -> Format:
 
 
 def qcow2_size(head: bytes) -> int:
-    """Return the disk size in bytes of a qcow2 image.
+    """Return the disk size in bytes of a qcow2 image, from its first ``HEAD_BYTES``.
 
-    Raises ImportFailed if it refers to other files, is encrypted or damaged, or has unknown features.
+    Raises ImportFailed if it refers to other files, is encrypted, empty or damaged, or has unknown features.
     """
     if len(head) < _HEADER_2 or not head.startswith(QCOW2_MAGIC):
         raise ImportFailed("the qcow2 image has no header")

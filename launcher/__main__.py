@@ -76,7 +76,7 @@ def _hold(path: Path) -> int:
 
 
 async def _to_the_end(run: Callable[[], Coroutine[Any, Any, int]]) -> NoReturn:
-    """Exit with the result of ``run``, or 1 if it fails, without waiting for threads that hang in libvirt or on unresponsive disks."""
+    """Exit with the result of ``run``, or 1 after an ``Exception``, without waiting for threads that hang in libvirt or on disks."""
     code = 1
     try:
         code = await run()

@@ -186,7 +186,7 @@ class Client:
         body: Json = None,
         headers: Mapping[str, str] | None = None,
     ) -> Json:
-        """Send a request and return the answer's JSON (None if empty). ``path`` starts with a slash."""
+        """Send a request and return the answer's JSON (None if empty). ``path`` starts with a slash. Raises StatusError, TransportError."""
         data = None if body is None else _encode(body).encode()
         try:
             with await self.stream(method, path, params=params, data=data, headers=headers) as response:
@@ -204,7 +204,10 @@ class Client:
         headers: Mapping[str, str] | None = None,
         timeouts: Timeouts | None = None,
     ) -> Response:
-        """Return a successful response, a context manager with unread body; raise StatusError for others."""
+        """Send a request; return a successful response, a context manager with unread body. Retries after ``Retry-After``.
+
+        Raises StatusError, and errors of ``Connections.send``.
+        """
         sent = {**self._headers, **(headers or {})}
         if data is not None:
             sent.setdefault("Content-Type", "application/json")

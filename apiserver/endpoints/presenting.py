@@ -86,7 +86,10 @@ class Presenter:
     def table(
         self, objects: Sequence[Object], metadata: Object, version: str = "v1", include: Include = "Metadata", *, columns: bool = True
     ) -> Object:
-        """Return a ``Table`` of objects; without ``columns``, as after a watch's first event, it lacks ``columnDefinitions``."""
+        """Return a ``Table`` of objects. Without ``columns``, as after a watch's first event, ``columnDefinitions`` is null.
+
+        ``version`` is that of meta.k8s.io.
+        """
         now = self._now()
         document: Object = {"kind": TABLE, "apiVersion": f"meta.k8s.io/{version}", "metadata": metadata}
         document["columnDefinitions"] = self.columns() if columns else None

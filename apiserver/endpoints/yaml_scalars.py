@@ -61,7 +61,7 @@ def plain(text: str) -> Scalar:
 
 
 def tagged(tag: str, text: str) -> Scalar:
-    """Return a tagged scalar's value; raises BadRequest if ``text`` is not of the tag's type."""
+    """Return a tagged scalar's value, or ``text`` for an unknown tag. Raises BadRequest if ``text`` is not of the tag's type."""
     kind = tag.removeprefix(TAG) if tag.startswith(TAG) else ""
     if kind == "binary":
         return _decoded(text)

@@ -64,7 +64,7 @@ def paths(selection: Selection, environ: Mapping[str, str]) -> str:
 
 
 async def load(selection: Selection, environ: Mapping[str, str] = os.environ) -> Access:
-    """Return the Access to a cluster, by flags, environment and kubeconfig."""
+    """Return the Access to a cluster, by flags, environment and kubeconfig. Raises Failure."""
     named = paths(selection, environ)
     if selection.kubeconfig and not _exists(selection.kubeconfig):
         raise Failure(f"error: the kubeconfig {selection.kubeconfig} does not exist or is a directory")

@@ -102,9 +102,9 @@ async def migrate(name: str, load: Load, waiting: Waiting, body: Mapping[str, An
 
 
 async def cancel(name: str, load: Load, waiting: Waiting, *, by_migration: bool, dry_run: bool = False) -> int:
-    """Cancel a migration; return 0. ``name`` is the machine's, or the Migration's if ``by_migration``.
+    """Request a migration's cancellation, and wait for its end if ``waiting`` says so; return 0.
 
-    Raises Failure, also if the guest has moved.
+    ``name`` is the machine's, or the Migration's if ``by_migration``. Raises Failure, also if the guest has moved.
     """
     access = await load()
     found = await (_named(access, name) if by_migration else _unfinished(access, name))

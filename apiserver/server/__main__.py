@@ -41,7 +41,7 @@ logger = logging.getLogger(__name__)
 
 
 def kinds(options: Options, client: Client | None, tls: ClientTls | None) -> Kinds:
-    """Return our kinds' strategies, informers and plug-ins; streams only with ``tls``."""
+    """Return our kinds' strategies, informers and plug-ins; streams and reads from nodes only with ``client`` and ``tls``."""
     connects: dict[str, Connect] = {}
     reads: dict[str, Read] = {}
     handlers: Handlers | None = None

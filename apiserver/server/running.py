@@ -82,7 +82,7 @@ async def running(options: Options, make_kinds: MakeKinds, storage: Storage | No
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """The connected parts, not yet running."""
+    """The connected parts. They run during :meth:`serving`."""
 
     options: Options
     tls: ServerTls

@@ -114,7 +114,7 @@ class Target:
         return self._status("VmHWM")
 
     def forget_peak(self) -> None:
-        """Reset the maximum to the current value (proc(5))."""
+        """Reset :attr:`peak_mib` to the current value (proc(5))."""
         Path(f"/proc/{self.process.pid}/clear_refs").write_text("5")
 
     def socket_mib(self) -> float:

@@ -33,7 +33,7 @@ def allow(pid: int, number: int, *, read_only: bool, proc: Path = Path("/proc"))
 
 
 def deny(pid: int, number: int, proc: Path = Path("/proc")) -> None:
-    """Let the container of this process open the device no more; without effect with version 2. Raises OSError."""
+    """Let this process's container open the block device with this ``st_rdev`` no more; no effect with version 2. Raises OSError."""
     if (path := _path(pid, proc)) is not None:
         _write(path, "devices.deny", f"b {_text(number)} rwm")
 

@@ -121,9 +121,10 @@ class PluginDisks:
         return found
 
     async def check(self, vm: Mapping[str, Any], pod_uid: str, silent: Collection[str]) -> DisksFault | None:
-        """Call plugins to check the disks of a running guest, and return the problems, or None.
+        """Return the problems that plugins report of a running guest's disks, or None; between checks, those of the last.
 
-        A new process checks the disks once, and again while a plugin reports a problem or a disk's server does not answer (``silent``).
+        A new process checks once, and again, ever less often, while a plugin reports a problem or a server of a disk in ``silent`` does not
+        answer.
         """
         names = {str(each["name"]) for each in requests.disks_of(vm)}
         if not names:

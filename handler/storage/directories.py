@@ -62,7 +62,10 @@ def make(top: int, name: str) -> None:
 
 
 def check_file(top: int, name: str, served: plugin_disks.Served, *, read_only: bool) -> None:
-    """Check that the plugin's file is in a disk's directory, has its size, and that the pod's user may use it. Raises NotThere."""
+    """Check type and rights of the plugin's image or socket in the disk's directory ``name`` below ``top``, and an image's size.
+
+    Raises NotThere.
+    """
     is_socket = served.protocol == "nbd"
     file = plugin_disks.SOCKET if is_socket else plugin_disks.IMAGE
     found = _status(top, name, file)

@@ -73,7 +73,10 @@ class Found:
 
 
 def origins(specification: Mapping[str, Any]) -> tuple[Origin, ...]:
-    """Return the origin of each disk in ``spec.domain``, in order. Names must be unique, and paths stay in their volume."""
+    """Return the origin of each disk in ``spec.domain``, in order.
+
+    Raises InvalidSpecification for equal names, paths outside their volume and unknown types.
+    """
     result: list[Origin] = []
     for index, disk in enumerate(disks.defaulted(specification)):
         path = f"devices.disks[{index}]"

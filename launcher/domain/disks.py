@@ -27,7 +27,7 @@ _SERIAL_CHARACTERS: Final = frozenset(string.ascii_letters + string.digits + "_.
 
 
 def append(tree: Tree, definition: Definition) -> None:
-    """Append a ``<disk>`` for each disk, and its controllers."""
+    """Append a ``<disk>`` for each disk, and its controllers. Raises InvalidSpecification."""
     specification = definition.specification
     targets = _targets(specification, definition.targets)
     threads, queues = io_threads.assigned(specification), hardware.queues(specification)

@@ -47,7 +47,10 @@ def tpm_state(specification: Mapping[str, Any], uid: str) -> PurePosixPath | Non
 
 
 def state(specification: Mapping[str, Any], uid: str) -> PurePosixPath:
-    """Return the machine's directory in the claim of ``firmware.persistentState``."""
+    """Return the path in the pod of the machine's directory in the claim of ``firmware.persistentState``.
+
+    Its name is the firmware's UUID, else ``uid``. Raises InvalidSpecification.
+    """
     return PurePosixPath(layout.STATE_DIRECTORY) / segment(firmware.state_directory(specification, uid), "firmware.uuid")
 
 

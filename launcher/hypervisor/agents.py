@@ -23,7 +23,7 @@ class Agents:
         self._connected[name] = connected
 
     def look(self, name: str, look: Callable[[], bool]) -> None:
-        """Record whether a domain's agent is connected, as ``look`` returns, unless an event reports it, also during ``look``."""
+        """Record whether a domain's agent is connected, as ``look`` returns, unless a state is recorded already or during ``look``."""
         self._connected.setdefault(name, look())
 
     def is_connected(self, name: str) -> bool:

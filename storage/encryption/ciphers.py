@@ -26,7 +26,7 @@ class Undecryptable(ValueError):
 
 
 class Provider(Protocol):
-    """One key. ``about``, the key in etcd, is authenticated, so that values cannot be swapped."""
+    """One key. aesgcm authenticates ``about``, the key in etcd, so that values cannot be swapped; the others here ignore it."""
 
     @property
     def prefix(self) -> bytes:
@@ -164,7 +164,7 @@ class Chain:
                     await each.fetch(data[len(each.prefix) :])
 
     def seal(self, value: bytes, about: bytes) -> bytes:
-        """Return ``value`` encrypted for the key ``about``, with its prefix."""
+        """Return ``value``, encrypted by the first provider, with its prefix. ``about`` is the key in etcd."""
         first = self.providers[0]
         return first.prefix + first.encrypt(value, about)
 

@@ -60,7 +60,10 @@ class EncryptedStorage:
         return Page(tuple(map(self._opened, page.entries)), page.revision, page.more, page.count)
 
     async def commit(self, conditions: Sequence[Condition], writes: Sequence[Put | Delete]) -> int:
-        """Encrypt and apply the writes; return the new revision."""
+        """Encrypt and apply the writes if the conditions hold; return the new revision.
+
+        Raises as ``Storage.commit``, with decrypted entries.
+        """
         sealed = [
             Put(each.key, self._chain_of(each.key).seal(each.value, self._about(each.key))) if isinstance(each, Put) else each
             for each in writes

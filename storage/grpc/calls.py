@@ -82,7 +82,7 @@ class Exchange:
         raise NotImplementedError
 
     def finish(self, trailers: Head | None) -> None:
-        """Take the end of the answer."""
+        """Take the end of the answer; without trailers it failed."""
         raise NotImplementedError
 
     def fail(self, error: RpcError) -> None:
@@ -96,7 +96,7 @@ class Exchange:
 
 
 def ending(trailers: Head | None) -> RpcError | None:
-    """Return the RpcError that the trailers mean; None: success."""
+    """Return the RpcError that the trailers mean, or None for success. Without trailers or a gRPC status: UNAVAILABLE."""
     if trailers is None or trailers.grpc_status is None:
         status = "" if trailers is None or not trailers.http_status else f" (HTTP {trailers.http_status})"
         return RpcError(UNAVAILABLE, f"the response has no gRPC status{status}")

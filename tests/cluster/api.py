@@ -165,7 +165,10 @@ class Api:
         return self._ask(lambda client: client.request(method, path, body=body, headers=headers))
 
     def until(self, resource: str, name: str, check: Check, *, timeout: float, what: str) -> Object:
-        """Wait until the object exists and ``check`` is true, and return it; a LookupError in ``check`` counts as false."""
+        """Wait until the object exists and ``check`` is true, and return it; a LookupError in ``check`` counts as false.
+
+        After ``timeout`` seconds it raises AssertionError, which begins with ``what``.
+        """
         key = NamespacedName(self._place(resources.named(resource)) or "", name)
 
         def chosen(objects: Objects) -> Object | None:

@@ -50,7 +50,10 @@ def _left() -> str:
 
 @contextlib.contextmanager
 def step(title: str) -> Iterator[pathlib.Path]:
-    """Print a step's begin (on a terminal), a line every quarter of a minute, and its end with the duration; yield the path of its log."""
+    """Print a step's begin (on a terminal), a line every quarter of a minute, and its end with the duration; yield its log's path.
+
+    An Exception in the block becomes StepFailed.
+    """
     log = layout.logs() / (re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")[:60] + ".step.log")
     log.parent.mkdir(parents=True, exist_ok=True)
     log.write_text("")

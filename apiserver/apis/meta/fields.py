@@ -65,7 +65,7 @@ def parse(text: str) -> Selector:
     """Parse a field selector; its fields need not exist.
 
     Raises:
-        ValueError: it is invalid, with apimachinery's text.
+        ValueError: it is invalid, with apimachinery's text; or too long, or of too many terms.
     """
     if len(text) > MAX_LENGTH:
         raise ValueError(f"a field selector may not be longer than {MAX_LENGTH} characters")

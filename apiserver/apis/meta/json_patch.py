@@ -102,7 +102,10 @@ class _Patching:
         _set(container, key, value)
 
     def _container(self, path: str, *, change: bool = True) -> tuple[Any, str]:
-        """Return (parent of the value at ``path``, its key there); with ``change``, the parent is our own copy."""
+        """Return (parent of the value at ``path``, its key there); with ``change``, the parent is our own copy.
+
+        Raises ValueError without a parent.
+        """
         steps = [each.replace("~1", "/").replace("~0", "~") for each in path.split("/")[1:]]
         if not steps or not isinstance(self.document, dict | list):
             raise ValueError(f'doc is missing path: "{path}"')

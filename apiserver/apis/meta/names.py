@@ -42,7 +42,7 @@ MAX_GENERATED_BASE: Final = MAX_LABEL - GENERATED_SUFFIX
 
 
 def label_errors(name: str) -> list[str]:
-    """Return errors in an RFC 1123 label: at most 63 bytes of ``a-z0-9-``."""
+    """Return errors in an RFC 1123 label: 1–63 bytes of ``a-z0-9-``, with a letter or digit at both ends."""
     found = _too_long(name, MAX_LABEL)
     if len(name) <= _ABSURD and not _LABEL_PATTERN.fullmatch(name):
         if _SUBDOMAIN_PATTERN.fullmatch(name):

@@ -249,7 +249,10 @@ class Connection(asyncio.Protocol):
             self._resume_reading()
 
     def _respond(self, request: Request, response: Response) -> Iterable[bytes] | None:
-        """Write the answer, or return a long one's slices to write. Sets ``response.close``."""
+        """Write the answer, or return a long one's slices to write.
+
+        Sets ``response.close``. Raises Gone if the client left or a stream broke off.
+        """
         if self._sink is not None:
             return None  # another protocol
         if not response.close:
@@ -318,7 +321,7 @@ class Connection(asyncio.Protocol):
     # Interface to requests, streams and the server (messages.Carrier, owner.Owned).
 
     async def piece(self) -> bytes:
-        """Return the next piece of the body, empty at its end."""
+        """Return the next piece of the body, empty at its end. Raises BodyError, Gone."""
         while True:
             try:
                 piece = self._reader.body()

@@ -35,7 +35,7 @@ class Slices:
     def message(self, most: int, *, masked: bool) -> bytes | None:
         """Remove and return the next frame, undecoded, if it is a binary message of at most ``most`` bytes; empty if incomplete.
 
-        ``masked``: the sender is a client. None: another frame, to :meth:`cut` for the decoder.
+        ``masked``: the sender is a client. None: anything else, for :meth:`cut` and the decoder; also without input.
         """
         held = self._held
         if self._rest or self._shown or held[:1] != _BINARY or (len(held) > 1 and held[1] >> 7 != masked):

@@ -117,7 +117,7 @@ class Admitter:
         await self._admission.validate(attributes)
 
     async def connect(self, namespace: str, name: str, subresource: str, caller: Caller) -> None:
-        """Call admission for a stream."""
+        """Call admission for a stream. Raises its refusal."""
         attributes = self._about("CONNECT", subresource, namespace, name, caller)
         if attributes is not None:
             attributes.obj = HubObject({})

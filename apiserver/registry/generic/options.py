@@ -97,7 +97,7 @@ class DeleteOptions:
     caller: Caller = NOBODY
 
     def to_json(self, operation: str = "DELETE") -> Object:
-        """Return the options as JSON for admission."""
+        """Return the options as JSON for admission, the same for each ``operation``."""
         del operation
         shown: Object = {"kind": "DeleteOptions", "apiVersion": "meta.k8s.io/v1"}
         if self.grace_period_seconds is not None:

@@ -71,7 +71,7 @@ class StoredObjects:
     async def write(self, key: str, old: Item | None, new: Object, *, dry_run: bool, repeatable: bool) -> Item:
         """Replace ``old`` (None: absent) by ``new``, without managed fields if too large; return the new item.
 
-        Raises Overtaken, Conflict for a taken lock.
+        Raises Overtaken, Conflict for a taken lock, RequestEntityTooLarge.
         """
         if dry_run:
             return await self._as_if(key, old, new)

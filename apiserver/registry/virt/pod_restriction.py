@@ -104,7 +104,10 @@ class PodRestriction:
                     raise _refusal(attributes, hot_plug.FIELD, found)
 
     async def _machine(self, attributes: Attributes, pod_uid: str) -> Object | None:
-        """Return the machine of the pod; None if a Migration was already checked with this pod."""
+        """Return the machine of the pod that a machine's or Migration's write names; raises a refusal without one.
+
+        None if a Migration was already checked with this pod.
+        """
         obj: Object = attributes.obj or {}
         namespace = objects.namespace_of(obj)
         if attributes.resource.plural == VIRTUAL_MACHINES.plural:

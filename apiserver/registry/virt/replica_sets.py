@@ -28,7 +28,7 @@ class Replicate(CreatingVerb):
     creates = VIRTUAL_MACHINES
 
     def make(self, obj: Object, body: Object, now: datetime) -> Object:
-        """Return a machine from the set's template, controlled by the set.
+        """Return a machine from the set's template, controlled by the set. Raises BadRequest, Conflict.
 
         The body may have the set's ``preconditions.uid``. It must have the machine's ``ordinal`` exactly if the set has ordinals.
         """
@@ -72,7 +72,10 @@ class Rollout(UpdatingVerb):
         return f"{objects.name_of(obj)}-{_end_of_name(obj, body, ROLLOUT)}"
 
     def change(self, obj: Object, found: Object, body: Object, now: datetime) -> Object:
-        """Return the machine with the template; if needed, with a request to restart. Raises Conflict."""
+        """Return the machine ``found`` with the set's template for ordinal ``body["ordinal"]``; if needed, with a request to restart.
+
+        ``obj`` is the set. Raises Conflict if it does not control the machine, or that is being deleted.
+        """
         if objects.is_deleting(found) or (objects.controller_of(found) or {}).get("uid") != objects.uid_of(obj):
             raise verbs.conflict(found, f"{REPLICA_SETS.kind} {objects.name_of(obj)} does not control it, or it is being deleted")
         end = str(body["ordinal"])

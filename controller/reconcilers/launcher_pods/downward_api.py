@@ -24,7 +24,7 @@ def notes(vm: Object) -> dict[str, str]:
 
 
 def annotations_read(vm: Object) -> dict[str, str]:
-    """Return the machine's annotations that :func:`notes` reads; ``spec.domain`` must be valid."""
+    """Return the machine's annotations that its DownwardAPI disks request; an informer must keep them. ``spec.domain`` must be valid."""
     return downward_api.annotations_read(vm, _names(domain_of(vm)))
 
 

@@ -64,7 +64,7 @@ class Absences:
     def left(self, obj: Object, pod_uid: str, grace_seconds: float) -> float:
         """Return how many more seconds containers of this deleted pod may run (:func:`lingering_seconds`); 0 if they ended.
 
-        ``grace_seconds`` is for a pod never seen.
+        Time counts from the first call without the pod. ``grace_seconds`` is for a pod never seen.
         """
         known = self._known.get(key_of(obj))
         if known is None or known.pod_uid != pod_uid:

@@ -49,7 +49,7 @@ class Witness(enum.Enum):
 
 
 class Decider(enum.Enum):
-    """Evidence that would decide about a pod."""
+    """What will show whether containers of a pod still run. TIME: the end of its kubelet's time."""
 
     NODE = "node"
     """The node reports again, or a person says that it is off. No time decides."""

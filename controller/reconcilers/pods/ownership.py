@@ -86,7 +86,7 @@ def is_labelled(pod: Object) -> bool:
 
 
 def is_unwatched(pod: Object, vm: Object | None) -> bool:
-    """True if changes of this pod cause no event for ``vm``: it lacks the informer's label or the owner."""
+    """True if changes of this pod cause no event for ``vm``: it lacks the informer's label or the owner, or ``vm`` is None."""
     return not is_labelled(pod) or vm is None or not is_controlled_by(pod, vm)
 
 

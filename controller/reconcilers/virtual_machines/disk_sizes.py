@@ -17,7 +17,7 @@ from controller.reconcilers.virtual_machines.observed import Observed
 
 
 def warnings(seen: Observed) -> tuple[Emit, ...]:
-    """Return a warning for a start with disks larger than their claims; empty without one."""
+    """Return one warning that names the disks larger than their claims, or nothing. Only for a starting machine, which is not checked."""
     return _warning(disk_claims.too_small(seen.vm, seen.claims))
 
 

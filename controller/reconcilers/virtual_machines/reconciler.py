@@ -53,7 +53,10 @@ class VirtualMachines:
         self._applier = Applier(client, recorder, VIRTUAL_MACHINES, informers.vms, informers.pods)
 
     def subscribe(self, controller: Controller) -> None:
-        """Enqueue a machine when it, its pod, a claim it waits for, its node, or its Migration's phase changes."""
+        """Enqueue machines on changes of their own, and of pods, nodes and Migrations' phases.
+
+        Also when a claim that a machine uses is created or deleted, and when another machine may have released its disks.
+        """
 
         def machine_changed(old: Object | None, new: Object | None) -> None:
             obj = new or old or {}

@@ -212,10 +212,10 @@ def _without_own_pod(seen: Observed, alive: tuple[Object, ...]) -> tuple[Action,
 
 
 def _wait_out(seen: Observed, decision: power.Power) -> tuple[Action, ...]:
-    """Return a report and requeue while a pod deleted by force may run. virt-handler writes the guest's end when it sees it.
+    """Return a report and requeue while a guest may run in a pod that was deleted by force; else empty.
 
-    virt-handler of a migration's target cannot do so before it has the machine, so the plan always waits for a guest that may have arrived
-    there. A machine that is off and should be off does not wait.
+    It waits for the machine's own pod while virt-handler should write the guest's end. It waits for targets of migrations while an attempt
+    is open, or the machine should be on or is being deleted: their virt-handler cannot write the end before it has the machine.
     """
     found = {each: liveness.verdict(each, seen.evidence) for each in _waited_for(seen, decision)}
     waits = {pod: liveness.seconds_to_next_look(each) for pod, each in found.items() if isinstance(each, Unknown)}

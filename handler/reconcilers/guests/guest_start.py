@@ -134,7 +134,10 @@ class GuestStart:
     async def _sync(
         self, link: Link, connection: Connection, machine: messages.Machine, image: messages.Image | None, *, paused: bool
     ) -> bool:
-        """Request the guest's start, once per connection; return whether the launcher answered within ``start_patience_seconds``."""
+        """Request the guest's start, once per connection; return whether the launcher answered within ``start_patience_seconds``.
+
+        Raises LauncherRefused, Disconnected.
+        """
         pending = self._starting.get(link.pod_uid)
         if pending is None or pending.connection is not connection:
             capabilities = self._ports.node.capabilities(machine.accelerator)

@@ -110,9 +110,9 @@ def printable(text: str) -> str:
 def running(
     vm: Object, observed: messages.Status, interfaces: Sequence[Interface] | None, now: datetime, verdict: Verdict = UNKNOWN
 ) -> Object:
-    """Return the status of a machine with an existing domain; equal to the old one if nothing changed.
+    """Return the status of a machine with a domain; the old one without a domain or a change.
 
-    ``interfaces`` is None if the network was not checked in this pass; then the old value stays.
+    ``interfaces`` None: not checked in this pass, the old value stays. ``verdict`` is of the guest's probes.
     """
     old = vm.get("status") or {}
     domain = observed.domain

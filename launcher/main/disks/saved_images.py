@@ -72,7 +72,7 @@ PLACES: Final = Places(Path(layout.MANAGED_SAVE_DIRECTORY), Path(layout.RUN_DIRE
 
 
 def make_room(uid: str, needed_bytes: int, root: Path, statvfs: Callable[[Path], os.statvfs_result] = os.statvfs) -> Path:
-    """Return the machine's directory, empty, with room for an image. Raises OSError.
+    """Delete the machine's images, and return their directory if it has room for a new one. Raises OSError.
 
     Raises:
         ImageUnusable: there is too little room, or the directory is another user's.

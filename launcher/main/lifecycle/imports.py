@@ -57,7 +57,10 @@ class Imports:
         self._plans: Mapping[str, bytes] = {}
 
     async def ask(self, machine: messages.Machine) -> None:
-        """Start the machine's imports, unless they are started or done. Raises RequestRefused (``NotReady``) until all are done."""
+        """Start the machine's imports, unless they are started or done.
+
+        Raises RequestRefused: NotReady until all are done, Conflict if the pod is terminating.
+        """
         if self._record.known.machine is not None or self._record.known.ended:
             return
         if self._record.known.over:

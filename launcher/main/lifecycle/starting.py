@@ -48,7 +48,10 @@ class Start:
         self._resumed = resumed
 
     async def start(self, request: messages.Sync) -> None:
-        """Make the domain and start it, unless this was done before. Raises RequestRefused."""
+        """Make the domain and boot it, or resume ``request.image``, unless this was done before.
+
+        A paused request leaves the guest paused. Raises RequestRefused, also after an earlier start that failed for good.
+        """
         async with self._record.operation:
             if not requests.is_to_start(self._record.known, request.machine):
                 return

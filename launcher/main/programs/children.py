@@ -67,7 +67,7 @@ class Children:
         """Run a short command and return its output, at most ``MAX_OUTPUT`` bytes.
 
         Raises:
-            CommandFailed: its exit code is not 0, or it takes too long.
+            CommandFailed: its exit code is not 0, it takes too long, or it printed nothing and left a child.
         """
         reader, writer = os.pipe2(os.O_CLOEXEC)
         with descriptors.closing(reader):

@@ -31,7 +31,10 @@ def chains(*policies: dict[str, Any], node: str = "node1") -> dict[str, list[str
 
 
 def of_web(**spec: Any) -> list[str]:
-    """Return the ingress rules for ``web`` from a policy of namespace ``shop``, without the last, which drops."""
+    """Return the ingress rules for the IPv4 address of ``web``, without the last, which drops.
+
+    A policy of namespace ``shop`` with this ``spec`` must select it.
+    """
     rules = chains(a_policy(policyTypes=["Ingress"], **spec))["ingress-10-244-1-2"]
     assert rules[-1] == "counter drop"
     return rules[:-1]

@@ -78,7 +78,7 @@ class ListAtom:
         """Return the step to an item of this list.
 
         Raises:
-            Mismatch: it has no valid key.
+            Mismatch: it has no valid key, or is no valid value of a set.
         """
         if not self.keys:
             if isinstance(item, str):

@@ -182,7 +182,7 @@ def combined(domain: Mapping[str, Any], found: Reading) -> dict[str, Any]:
 
 
 def sized(domain: Mapping[str, Any], memory_bytes: int, topology: tuple[int, int, int]) -> dict[str, Any]:
-    """Return ``cpu`` and ``memory.guest`` of :func:`combined`."""
+    """Return ``cpu`` and ``memory.guest`` of ``domain``, or else of the XML, for :func:`combined`."""
     sockets, cores, threads = topology
     cpu = {key: value for key, value in (domain.get("cpu") or {}).items() if value is not None}
     given = (domain.get("memory") or {}).get("guest")
@@ -194,7 +194,10 @@ def sized(domain: Mapping[str, Any], memory_bytes: int, topology: tuple[int, int
 
 
 def _firmware(domain: Mapping[str, Any], found: Reading) -> dict[str, Any]:
-    """Return ``{"firmware": …}``, or {} if nothing is set; with a claim for its state, UEFI variables are persistent."""
+    """Return ``{"firmware": …}`` of the spec and the XML, or {} if neither sets it.
+
+    With a claim for its state, UEFI variables are persistent.
+    """
     given = {key: value for key, value in (domain.get("firmware") or {}).items() if value is not None}
     if found.uuid and found.uuid != values.UUID:
         given.setdefault("uuid", found.uuid)

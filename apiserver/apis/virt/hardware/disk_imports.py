@@ -29,7 +29,7 @@ def of(disk: Object) -> Object | None:
 
 
 def is_due(head: bytes) -> bool:
-    """Return whether a block device still needs its import: ``head``, its first bytes, is zero or marked unfinished."""
+    """Return whether a block device still needs its import: its first ``HEAD_BYTES``, ``head``, are zero or begin with ``UNFINISHED``."""
     return head.startswith(UNFINISHED) or not any(head)
 
 

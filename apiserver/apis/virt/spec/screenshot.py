@@ -28,7 +28,7 @@ _RGB: Final = b"\x08\x02\x00\x00\x00"
 
 
 def problem(png: bytes) -> str:
-    """Return why bytes are not a valid picture, or ""."""
+    """Return why the chunks of ``png`` are not those of an RGB picture of an allowed size, or "". The pixels are not checked."""
     if not png.startswith(SIGNATURE):
         return "it is no PNG"
     place, kinds = len(SIGNATURE), list[bytes]()

@@ -137,7 +137,7 @@ def _validate_request(asked: Object, path: Path) -> list[FieldError]:
 
 
 def _validate_reach(given: Object, spec: Mapping[str, Any], field: str, path: Path) -> list[FieldError]:
-    """Return an error for a probe that cannot reach the guest, except with ``domainXML``, which may have the interfaces."""
+    """Return errors of the probe at ``path`` if it cannot reach the guest; none with ``domainXML``, which may have the interfaces."""
     if spec.get("domainXML"):
         return []
     own = next((each for each in interfaces.defaulted(spec.get("domain") or {}) if interfaces.is_on_pods_network(each)), None)

@@ -141,7 +141,7 @@ def _other_value(text: str, draw: random.Random, corpus: list[str]) -> tuple[int
 
 
 def _other_element(text: str, draw: random.Random, corpus: list[str]) -> tuple[int, int, str]:
-    """Return (begin, end, text) that removes an element, or inserts one of any document in its place or behind it."""
+    """Return (begin, end, text) that removes an element, or puts one of any document in its place or behind it; maybe no change."""
     match = draw.choice(list(_ELEMENT.finditer(text)) or [None])
     if match is None:
         return 0, 0, ""
@@ -165,7 +165,7 @@ def _noise(text: str, draw: random.Random, _corpus: list[str]) -> tuple[int, int
 
 
 def admissible(name: str) -> dict[str, Any]:
-    """Return the fields next to an emptied document as virt-api requires them; launchers require less of golden documents."""
+    """Return the fields next to the emptied golden document ``name`` as virt-api requires them; launchers require less."""
     domain = standing_beside(name)
     container = ((domain.get("firmware") or {}).get("kernelBoot") or {}).get("container") or {}
     if container.get("initrdPath"):
@@ -199,7 +199,10 @@ def errors(text: str, domain: dict[str, Any]) -> list[FieldError]:
 
 
 def definition_of(text: str, domain: dict[str, Any]) -> tuple[Definition, dict[str, Tap]]:
-    """Return virt-handler's definition of an admitted VM, and the pod's taps by interface, with the volumes that the XML needs."""
+    """Return virt-handler's definition of a VM, with volumes for the XML's disks, and the pod's taps by interface.
+
+    ``text`` is the VM's ``spec.domainXML``, ``domain`` its ``spec.domain``; both without :func:`errors`.
+    """
     read = reading.read(text)
     specification = domain_of({"spec": {"domain": domain, "domainXML": text}})
     blocks = {each.name: Found(block=each.is_block, format="qcow2" if each.format == "qcow2" else "raw") for each in read.disks}

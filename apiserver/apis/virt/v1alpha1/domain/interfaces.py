@@ -114,7 +114,7 @@ def _validate_interface(interface: Object, path: Path) -> list[FieldError]:
 
 
 def _validate_device_names(domain: Object, path: Path) -> list[FieldError]:
-    """Return errors for cards that share a device plugin's resource: their networks would be indistinguishable."""
+    """Return errors in ``deviceName`` and ``state`` of cards. SR-IOV cards share no resource: their networks would be indistinguishable."""
     found: list[FieldError] = []
     others = {each.get("deviceName") for place, each in host_devices.passed_through(domain).items() if ".interfaces[" not in place}
     for position, each in enumerate(hardware.defaulted(domain)):
