@@ -1,4 +1,4 @@
-"""``make bench-losses``: seconds from the loss of a node to the restart of its machine elsewhere, by step.
+"""``make bench-losses``: seconds from a node's loss to the restart of its machine elsewhere, by step.
 
 One node after the other loses its kubelet and our pods' processes at once. Its board reports that it is off as soon as the fence agent
 asks. Steps:

@@ -46,7 +46,7 @@ class Timeline:
     """resourceVersions until Running, one for each write."""
 
     def stages(self) -> dict[str, float]:
-        """Return the seconds of each stage, and ``own``: those of virt-api and virt-controller."""
+        """Return each stage's seconds, and ``own``: those of virt-api and virt-controller."""
         moments = [self.sent, self.answered, self.pod_created, self.pod_scheduled, self.pod_running, self.running, self.prompt]
         stages = {name: end - begin for name, begin, end in zip(STAGES, moments, moments[1:], strict=False)}
         return {**stages, "create_to_running": self.running - self.sent, "own": stages["api"] + stages["controller"]}

@@ -108,7 +108,7 @@ class Guests:
             writer.transport.abort()
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Act as the guest of one connection: print, read, or neither, as this object's fields say."""
+        """Act as one connection's guest: print, read, or neither, as this object's fields say."""
         self._writers.append(writer)
         with contextlib.suppress(OSError, RuntimeError):  # uvloop raises this for an aborted transport
             if not self.reading:

@@ -41,7 +41,7 @@ def presented(transport: asyncio.BaseTransport | None) -> Peer | None:
 
 
 def described(certificate: object) -> Peer | None:
-    """Return the data of a certificate in the format of ``ssl.SSLSocket.getpeercert``; None for an unverified one."""
+    """Return a certificate's data in the format of ``ssl.SSLSocket.getpeercert``; None for an unverified one."""
     if not isinstance(certificate, dict) or "notAfter" not in certificate:
         return None
     return Peer(

@@ -6,6 +6,6 @@
 - ``serving`` has the HTTP servers.
 - ``manager`` is the process: flags, metrics, and in ``wiring`` its tasks.
 
-Every replica runs evictions, health and metrics; the leader runs the rest. Nothing here talks to a node or a launcher, or uses pydantic or
-storage: information for virt-handlers is written into objects, which are plain JSON. virt-handler imports only ``runtime`` and ``serving``.
+Every replica runs evictions, health and metrics; the leader runs the rest. Information for virt-handlers is written into objects, which are
+plain JSON. virt-handler imports only ``runtime`` and ``serving``.
 """

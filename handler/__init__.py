@@ -1,9 +1,9 @@
-"""virt-handler, the agent of a node: devices, networks, streams and status of guests.
+"""virt-handler, a node's agent: devices, networks, streams and status of guests.
 
 ::
 
     agent ─┬─ reconcilers   decides about guests and migrations (plans are pure)
-           ├─ pods          the launcher of a pod: sockets, process, protocol
+           ├─ pods          a pod's launcher: sockets, process, protocol
            ├─ devices       device plugins for the kubelet; KVM test; device nodes in pods
            ├─ network       bridge, tap, nft in a pod's network namespace; filters of frames
            ├─ storage       disks that storage plugins set up
@@ -27,7 +27,7 @@ privileged: CHOWN, FOWNER, DAC_OVERRIDE   device nodes and migration sockets for
 privileged: a writable /proc/sys          forwarding, ip_unprivileged_port_start and settings of IPv6 in a pod's network namespace
 hostPath ``<kubelet>/pods``               run directories of launcher pods (read and write: migration sockets)
 hostPath ``<kubelet>/device-plugins``     the kubelet's registration socket and ours
-hostPath ``/dev``                         device nodes that appear after the start of the pod
+hostPath ``/dev``                         device nodes that appear after the pod's start
 hostPath of plugins, if any               the executables, read only: ``/usr/local/lib/kubevirt/plugins``
 ``/run/kubevirt-handler`` (may be empty)  this node's certificate (``tls``); records of plugins (``plugins``); libvirt's
                                           capabilities from the init container (``capabilities``)

@@ -1,7 +1,7 @@
 """This node's heartbeat: a Lease ``virt-handler-<node>``, renewed every ten seconds.
 
-virt-controller counts a node as unreachable if its kubelet does not report and this Lease was not renewed in time. Annotations show whether
-and why guests are accelerated, and this process's versions of the node protocol.
+virt-controller judges by it whether the node is unreachable. Annotations show whether and why guests are accelerated, and this process's
+versions of the node protocol.
 
 The Node owns it, so that the garbage collector removes both. If the Lease is gone, the Node's uid is requested again
 (:mod:`handler.nodeuid`).

@@ -52,7 +52,7 @@ class Options:
 
 
 def parse(arguments: Sequence[str] | None = None, environ: Mapping[str, str] = os.environ) -> Options:
-    """Parse a command line; exits with status 2 and a message if it is invalid."""
+    """Parse a command line; exits with status 2 and a message if invalid."""
     parser = _parser(environ)
     given = parser.parse_args(arguments)
     if not given.node_name:

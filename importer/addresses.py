@@ -47,7 +47,7 @@ class Address:
 
 
 def parse(url: str) -> Address:
-    """Parse a URL. Raises ImportFailed if it is invalid, not http or https, or contains credentials."""
+    """Parse a URL. Raises ImportFailed if invalid, not http or https, or with credentials."""
     try:
         parts = urlsplit(url)
         port = parts.port

@@ -35,7 +35,7 @@ class Reporter:
             self._progress(DOWNLOADING)
 
     def converting(self) -> None:
-        """Report the start of the conversion."""
+        """Report the conversion's start."""
         self._progress(CONVERTING)
 
     def succeeded(self) -> None:

@@ -28,7 +28,7 @@ class Keys:
 
 
 def path_of(bucket: str, key: str) -> str:
-    """Return the path of an object, encoded for signing."""
+    """Return an object's path, encoded for signing."""
     return "/" + "/".join(quote(each, safe="-._~") for each in (bucket, *key.split("/")))
 
 

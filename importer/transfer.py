@@ -86,7 +86,7 @@ class Transfer:
         raise ImportFailed(f"{address}: more than {MAX_REDIRECTS} redirects")
 
     def pieces(self, url: str, downloaded: Callable[[int, int | None], None]) -> Iterator[bytes]:
-        """Yield the bytes of a file; ``downloaded`` gets the bytes so far and in total.
+        """Yield a file's bytes; ``downloaded`` gets the bytes so far and in total.
 
         Raises:
             ImportFailed: it fails or is incomplete.

@@ -12,7 +12,7 @@ Guarantees of every implementation; ``tests/contracts/test_storage.py`` tests th
    A batch holds all changes of its ``revision``, and nothing up to it is still to come; a batch without changes only reports progress.
 7. *Honest.* After ``compact(c)``, a range at a revision below ``c`` and a watch at a position below ``c`` raise ``Compacted``. A watch that
    lags may yield changes already in transit.
-8. *Cancellable.* Cancelling any call leaves the store usable; a cancelled ``commit`` may have happened. Cancelling the iteration of a watch
+8. *Cancellable.* Cancelling any call leaves the store usable; a cancelled ``commit`` may have happened. Cancelling a watch's iteration
    ends the watch.
 9. *Reconnecting.* An outage raises ``Unavailable`` from the calls it hits; later calls work once the store is back. A watch survives a lost
    connection, and resumes after its last revision.

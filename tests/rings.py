@@ -133,7 +133,7 @@ ROWS: Final = (
 
 
 def ring_of(module: str) -> Ring:
-    """Return the ring of a module, given by its path from ``tests``.
+    """Return a module's ring, given by its path from ``tests``.
 
     Raises:
         KeyError: no table has its directory.

@@ -203,7 +203,7 @@ class Selecting:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: WorkerController) -> None:
-        """Receive the sizes of the families; all workers collect the same tests."""
+        """Receive the families' sizes; all workers collect the same tests."""
         for name, (cases, chosen) in getattr(node, "workeroutput", {}).get(_NAME, {}).items():
             self._selection.families[name] = Family(cases, chosen)
 

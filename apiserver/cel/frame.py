@@ -1,4 +1,4 @@
-"""The state of one evaluation."""
+"""One evaluation's state."""
 
 from __future__ import annotations
 

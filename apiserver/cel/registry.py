@@ -69,7 +69,7 @@ class Library:
         return register
 
     def include(self, other: Library) -> None:
-        """Add the functions of another library."""
+        """Add another library's functions."""
         for mine, theirs in ((self.functions, other.functions), (self.members, other.members)):
             for name, function in theirs.items():
                 for signature, implementation in function._signatures:  # noqa: SLF001 - of the same module

@@ -138,7 +138,7 @@ Node: TypeAlias = Constant | Ident | Select | Index | Call | ListOf | MapOf | Me
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """The text of an expression, for error positions."""
+    """An expression's text, for error positions."""
 
     text: str
 

@@ -44,7 +44,7 @@ class UInt(int):
 
 @dataclass(frozen=True, slots=True)
 class Type:
-    """The type of a value, itself a value."""
+    """A value's type, itself a value."""
 
     name: str
 

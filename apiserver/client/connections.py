@@ -82,7 +82,7 @@ class Response:
         self.release()
 
     def __aiter__(self) -> Self:
-        """Iterate over the pieces of the body."""
+        """Iterate over the body's pieces."""
         return self
 
     async def __anext__(self) -> bytes:

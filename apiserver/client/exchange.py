@@ -42,7 +42,7 @@ class Timeouts:
     """Limits of waits before a TimeoutError; None: unlimited."""
 
     total_seconds: float | None = None
-    """From the request to the end of the response."""
+    """From the request to the response's end."""
     connect_seconds: float | None = None
     """For a turn and a connection."""
     idle_seconds: float | None = None

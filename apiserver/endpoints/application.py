@@ -60,7 +60,7 @@ class Application:
         return served is not None and info.subresource in served.strategy.connects
 
     def answer(self, context: RequestContext) -> Awaitable[Response]:
-        """Return the coroutine of the answer. Failures are StatusErrors."""
+        """Return the answer's coroutine. Failures are StatusErrors."""
         if context.info.is_resource and (context.info.group, context.info.version) in self._versions:
             return self._resource(context)
         return self._path(context)

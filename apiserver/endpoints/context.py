@@ -1,4 +1,4 @@
-"""The state of one request in the chain, and additions to its answer."""
+"""One request's state in the chain, and additions to its answer."""
 
 from __future__ import annotations
 

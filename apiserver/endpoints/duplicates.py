@@ -49,7 +49,7 @@ def in_json(raw: bytes) -> tuple[str, ...]:
 
 
 class _Members(list[tuple[str, Any]]):
-    """The members of one object, in order."""
+    """One object's members, in order."""
 
 
 def _find(value: Any, place: Place, found: Duplicates) -> None:  # noqa: ANN401 - any JSON value

@@ -50,7 +50,7 @@ def include_of(value: str | None) -> Include:
 
 
 class Presenter:
-    """Converts the objects of one strategy to a representation."""
+    """Converts one strategy's objects to a representation."""
 
     def __init__(self, strategy: Strategy, now: Callable[[], datetime]) -> None:
         self._strategy = strategy

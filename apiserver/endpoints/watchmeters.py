@@ -42,7 +42,7 @@ class WatchMeters:
 
 @dataclass(slots=True)
 class WatchMeter:
-    """Counts the events of one resource."""
+    """Counts one resource's events."""
 
     _events: Cell
     _sizes: HistogramCell

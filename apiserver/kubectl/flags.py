@@ -98,7 +98,7 @@ class CommandParser(Parser):
 
 
 class Commands:
-    """The commands of the program, each with its parser."""
+    """The program's commands, each with its parser."""
 
     def __init__(self, program: Parser) -> None:
         self._parsers = program.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=CommandParser)
@@ -157,7 +157,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
 
 
 def options() -> dict[str, list[str]]:
-    """Return the flags of each command."""
+    """Return each command's flags."""
     _, commands, _ = _program()
     return {name: parser.option_strings() for name, parser in commands.parsers.items()}
 

@@ -1,4 +1,4 @@
-"""Follow one Migration to its end, with the figures of its target."""
+"""Follow one Migration to its end, with its target's figures."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ PAGE: Final = 100
 async def listed(
     access: Access, path: str, doing: str, *, params: Mapping[str, str] | None = None, page: int = PAGE
 ) -> AsyncIterator[Object]:
-    """Yield the objects of a collection, read in pages of ``page`` objects. Raises Failure; its text has ``doing``."""
+    """Yield a collection's objects, read in pages of ``page`` objects. Raises Failure; its text has ``doing``."""
     given = {**(params or {}), "limit": str(page)}
     more = ""
     while True:

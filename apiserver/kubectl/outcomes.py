@@ -16,7 +16,7 @@ FORGOTTEN: Final = "status.operations of the machine no longer lists it"
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The end of a verb."""
+    """A verb's end."""
 
     problem: str = ""
     """Empty if done."""

@@ -1,4 +1,4 @@
-"""``kubectl virt set-password``: set the password of a user in the guest.
+"""``kubectl virt set-password``: set a user's password in the guest.
 
 It comes from the terminal or standard input, because other users can read a command's arguments.
 """
@@ -17,7 +17,7 @@ from apiserver.kubectl.messages import Failure
 
 
 async def set_password(access: Access, name: str, given: password.Password, *, dry_run: bool = False) -> None:
-    """Set the password of a user in the guest.
+    """Set a user's password in the guest.
 
     Raises:
         Failure: refused or unanswered.

@@ -43,7 +43,7 @@ def drawn(percent: int) -> str:
 
 
 def outcome(migration: Object) -> str:
-    """Return the outcome of a migration as a sentence."""
+    """Return a migration's outcome as a sentence."""
     message = one_line(str(dig_migration(migration, "status", "message") or ""), MAX_OUTCOME)
     phase = phases.phase_of(migration)
     if phase != phases.SUCCEEDED:

@@ -27,7 +27,7 @@ class Scrollback:
 
 
 class Overlap:
-    """Compares the start of a connection with earlier output."""
+    """Compares a connection's start with earlier output."""
 
     def __init__(self, seen: bytes) -> None:
         self._seen = seen

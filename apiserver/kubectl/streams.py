@@ -43,7 +43,7 @@ class Unreachable(Exception):
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """Reason for the end of a stream."""
+    """Reason for a stream's end."""
 
     code: int
     reason: str

@@ -70,7 +70,7 @@ def table(machines: Iterable[Object], usage: Mapping[NamespacedName, Usage], wan
 
 
 def usage_of(metrics: Object) -> Usage:
-    """Return a pod's usage, the sum of its containers; ValueError if malformed."""
+    """Return a pod's usage, its containers' sum; ValueError if malformed."""
     used = [container.get("usage") or {} for container in metrics.get("containers") or ()]
     return Usage(
         sum(quantity.parse(str(each.get("cpu", "0"))).milli for each in used),

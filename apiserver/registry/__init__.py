@@ -1,1 +1,1 @@
-"""Resources over storage: the watch cache, the generic store, and the strategies of our resources. Start with ``generic.strategy``."""
+"""Resources over storage: the watch cache, the generic store, and our resources' strategies. Start with ``generic.strategy``."""

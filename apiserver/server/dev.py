@@ -72,7 +72,7 @@ def make_certificates(paths: Paths) -> None:
 
 
 def kubeconfig(paths: Paths, port: int) -> str:
-    """Return the text of a kubeconfig for the server."""
+    """Return a kubeconfig's text for the server."""
     certificate, key = (each.resolve() for each in paths.certificate("client"))
     return f"""apiVersion: v1
 kind: Config

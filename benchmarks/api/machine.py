@@ -1,4 +1,4 @@
-"""The machine of the measurement: processors, memory, and the measured revision."""
+"""The measurement's machine: processors, memory, and the measured revision."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ _MEMORY: Final = re.compile(r"skmem:\(r(\d+),rb\d+,t(\d+),tb\d+,f\d+,w(\d+)")
 
 @dataclass(frozen=True)
 class Certificates:
-    """The files of one run."""
+    """One run's files."""
 
     directory: Path
 

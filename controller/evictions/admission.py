@@ -3,9 +3,8 @@
 Every request reads the current objects. If two replicas decide to move a guest, only one can create the Migration. If a read fails, the
 eviction is refused with 429 so that the client retries.
 
-A tenant can send any number of requests and the API server can be slow, so requests do not queue; those for the same pod share one set of
-reads (one request per claim). No await separates planning from recording that a Migration is being made, so concurrent evictions on one
-node count each other.
+A tenant can send any number of requests, so they do not queue; those for the same pod share one set of reads. No await separates the plan
+from the record of its Migration, so concurrent evictions on one node count each other.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ ALL: Final = "all"
 
 
 def concern_of(migration: Object) -> list[NamespacedName | str]:
-    """Return the keys of a Migration in ``BY_CONCERN``: ``ALL`` if it is unfinished or of a drain, else its machine.
+    """Return the keys of a Migration in ``BY_CONCERN``: ``ALL`` if unfinished or of a drain, else its machine.
 
     So each eviction reads few finished Migrations. An invalid one is not indexed, because an error here would refuse every eviction.
     """

@@ -1,7 +1,7 @@
 """Decides about the eviction of etcd's only member. Pure.
 
-Its data is on one node or in a volume of one node, so draining that node would stop our API. An administrator must move the data first. A
-PodDisruptionBudget also forbids it, for clients that bypass this webhook and for cluster autoscalers; this module adds the explanation.
+Draining the node with its data would stop our API, so an administrator must move the data first. A PodDisruptionBudget also forbids it, for
+cluster autoscalers and clients that bypass this webhook; this module explains it.
 """
 
 from __future__ import annotations

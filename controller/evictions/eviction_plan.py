@@ -1,9 +1,8 @@
 """Decides about the eviction of a launcher pod. Pure.
 
-``kubectl drain`` and the cluster autoscaler repeat a refused eviction (429) every few seconds. The eviction is refused until the guest has
-moved, which ends its pod. Each request is decided from the current state without a queue, so clients that stop asking stop the drain. Only
-two things are remembered: how the machine's last evacuations ended (``outcomes``), because its owner can delete the Migrations, and which
-namespaces wait (``waiting``).
+An eviction is refused (429) until the guest has moved, which ends its pod; ``kubectl drain`` and the cluster autoscaler repeat it every few
+seconds. Each request is decided from the current state, so clients that stop asking stop the drain. Only two things are remembered: how the
+machine's last evacuations ended (``outcomes``), and which namespaces wait (``waiting``).
 
 ``spec.evictionStrategy``, or the cluster's default, decides:
 
@@ -16,10 +15,9 @@ Shutdown               shuts down                         shuts down
 External               stays: another program moves it    stays
 =====================  =================================  ==========================================
 
-A tenant can cause Migrations by evicting the pods of a namespace. Therefore only nodes that are being drained, which needs rights on Nodes,
-use the whole limits. Evictions on all other nodes share half of each limit, and a guest moved from one of them is not moved again for a
-while. Uncordoning a node ends its drain although ``kubectl drain`` continues; its guests stay for a while (``ended_drains``). On a drained
-node, a namespace that uses half of a limit waits for others that use less.
+A tenant can cause Migrations by evicting pods. So only nodes that are being drained, which needs rights on Nodes, use the whole limits.
+Evictions on other nodes share half of each limit, and a guest moved from one of them is not moved again for a while. Uncordoning a node
+ends its drain (``ended_drains``). On a drained node, a namespace that uses half of a limit waits for others that use less.
 """
 
 from __future__ import annotations

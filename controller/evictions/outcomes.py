@@ -1,7 +1,7 @@
 """Results of each machine's evacuations in the last hour, in memory. An evacuation is a Migration caused by an eviction.
 
-The pause between evacuations is computed from this, because a machine's owner can delete Migrations. All replicas watch the same Migrations
-and so agree; a new replica knows only the existing ones.
+The pause between evacuations is computed from this, because a machine's owner can delete Migrations. A new replica knows only the existing
+ones.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Outcomes:
         """By namespace and name, which a Migration cannot change. Most recently ended last."""
 
     def note(self, old: Object | None, new: Object | None) -> None:
-        """Record the result of an evacuation if this change of a Migration ends it."""
+        """Record an evacuation's result if this change of a Migration ends it."""
         migration = new or old or {}
         if evictions.POD_LABEL not in labels_of(migration) or (old is not None and not phases.is_unfinished(old)):
             return

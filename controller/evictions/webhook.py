@@ -1,10 +1,10 @@
 """The ValidatingWebhookConfiguration for evictions.
 
-The chart defines what is reviewed. virt-controller fills in the authorities that verify its certificate, and the secret in the path.
-Because the chart has neither, an upgrade leaves both unchanged.
+The chart defines what is reviewed. virt-controller fills in its authorities and the secret in the path. The chart has neither, so an
+upgrade leaves both unchanged.
 
-By default kube-apiserver presents no certificate to webhooks, so the secret authenticates it. The secret is short-lived: if the webhook is
-down, kube-apiserver's error message shows the whole URL to the client, which may be a tenant.
+By default kube-apiserver presents no certificate to webhooks, so the secret authenticates it. It is short-lived, because kube-apiserver's
+error message about a webhook that is down shows tenants the URL.
 """
 
 from __future__ import annotations

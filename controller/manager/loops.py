@@ -48,7 +48,7 @@ from controller.runtime.validating import Validate, Validated
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """The copy that an informer keeps of the objects of a resource."""
+    """The copy that an informer keeps of a resource's objects."""
 
     resource: Resource
     trim: Callable[[Object], Object]

@@ -16,7 +16,7 @@ from controller.serving.reconcile_metrics import ReconcileMetrics
 
 
 class Metrics:
-    """The metrics of this process."""
+    """This process's metrics."""
 
     def __init__(self) -> None:
         self._registry = Registry()

@@ -1,4 +1,4 @@
-"""The Pod Security label that admits virt-handler, which is privileged, to the namespace of the installation.
+"""The Pod Security label that admits virt-handler, which is privileged, to the installation's namespace.
 
 An existing level is kept. If it is too strict, the log and the Events of the DaemonSet say so.
 """

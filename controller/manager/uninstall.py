@@ -2,7 +2,7 @@
 
 It deletes VirtualMachineReplicaSets first, because they replace machines; then Migrations, because a migrating guest must arrive before it
 can shut down; then VirtualMachines. It waits for the objects and the guests' pods to go. After ``--timeout-seconds`` it lists what is left
-and fails, so that Helm removes nothing under running guests. With ``helm uninstall --no-hooks`` guests keep running and their objects stay
+and fails, so that Helm removes nothing under running guests. With ``helm uninstall --no-hooks`` they keep running, and their objects stay
 in etcd's volume.
 """
 
@@ -127,7 +127,7 @@ async def _delete(client: Client, left: Left) -> None:
 
 
 def parser() -> argparse.ArgumentParser:
-    """Return the parser of the flags."""
+    """Return the flags' parser."""
     flags = argparse.ArgumentParser(
         prog="python -m controller.manager.uninstall", description=("Shut down all guests and wait until they have ended.")
     )

@@ -45,7 +45,7 @@ BY_FAILED_START: Final = "failed-start"
 """Machines with a start that failed on one node and succeeded on another."""
 FAILED: Final = "failed"
 BY_TRIED_NODE: Final = "tried-node"
-"""Machines by the nodes of their attempts."""
+"""Machines by their attempts' nodes."""
 BY_NODE: Final = "node"
 """Pods by their node."""
 

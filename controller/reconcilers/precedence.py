@@ -1,7 +1,6 @@
 """Which of several machines with the same storage may use it: one with a pod, or one that ran last and will run again. Pure.
 
-Between two attempts a machine has no pod. If another machine, such as a forgotten copy of the manifest, could take the disk in that moment,
-the machine that people use would stay off.
+Otherwise another machine, such as a forgotten copy of the manifest, could take the disk between two attempts.
 """
 
 from __future__ import annotations

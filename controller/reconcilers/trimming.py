@@ -77,7 +77,7 @@ def trim_object(obj: Object) -> Object:
 
 
 def trim_migration(migration: Object) -> Object:
-    """Trim a Migration in place and return it; of its annotations only the node of an eviction is kept."""
+    """Trim a Migration in place and return it; of its annotations only an eviction's node is kept."""
     given = dig_migration(migration, "metadata", "annotations")
     node = annotations_of(migration).get(evictions.NODE_ANNOTATION) if isinstance(given, dict) else None
     trimmed = trim_object(migration)

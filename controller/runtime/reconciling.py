@@ -52,7 +52,7 @@ class InvalidObject(Exception):
 
 
 class Reconciler(Protocol):
-    """Reconciles the objects of a kind."""
+    """Reconciles a kind's objects."""
 
     async def reconcile(self, request: Request) -> Result:
         """Bring the actual state towards the object's spec; return when to reconcile again."""
@@ -91,7 +91,7 @@ class Controller:
         self._turn = Turn(turn_seconds)
 
     def enqueue(self, request: Request) -> None:
-        """Enqueue an object unless it is queued."""
+        """Enqueue an object unless queued."""
         self.queue.add(request)
 
     async def run(self, ready: Callable[[], Awaitable[None]] | None = None) -> None:

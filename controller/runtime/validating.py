@@ -47,7 +47,7 @@ class Validated:
         self._validate = validate
 
     async def reconcile(self, request: Request) -> Result:
-        """Reconcile the object if it is valid or gone.
+        """Reconcile the object if valid or gone.
 
         Raises:
             Terminal: it is invalid, which an Event reports.

@@ -49,7 +49,7 @@ class WorkQueue(Generic[T]):
         return len(self._waiting)
 
     def add(self, item: T) -> None:
-        """Add ``item`` unless it is queued; if in progress, for after :meth:`done`."""
+        """Add ``item`` unless queued; if in progress, for after :meth:`done`."""
         if self._closed:
             return
         if item in self._processing:

@@ -49,7 +49,7 @@ class Answer(Protocol):
 
     @property
     def message(self) -> str:
-        """The reason of a refusal; if allowed, a warning for the user or empty."""
+        """A refusal's reason; if allowed, a warning for the user or empty."""
 
     @property
     def final(self) -> bool:
@@ -81,7 +81,7 @@ class Denied:
 
 @dataclass(frozen=True, slots=True)
 class Review:
-    """The pod of a review."""
+    """A review's pod."""
 
     uid: str
     namespace: str

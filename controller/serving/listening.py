@@ -1,8 +1,8 @@
 """Listens with an aiohttp application for few clients, such as the kubelet and Prometheus.
 
-A new connection is accepted, because it may be the kubelet's. If there are too many, the oldest connection of the address with the most is
-closed: unauthenticated clients could hold all, because aiohttp does not limit the time for a request's head. Connections with a running
-answer stay; if there are no others, the new one is closed.
+Unauthenticated clients could hold all connections, because aiohttp does not limit the time for a request's head. So if there are too many,
+the oldest one without a running answer, of the address with the most, is closed for a new one, which may be the kubelet's, or else the new
+one.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ SHUTDOWN_SECONDS: Final = 1.0
 
 
 class Connections:
-    """The connections of a server, and which must stay open."""
+    """A server's connections, and which must stay open."""
 
     def __init__(self, most: int | None = None) -> None:
         self.most = MOST if most is None else most

@@ -78,7 +78,7 @@ class BackupStrategy(Strategy):
     verbs = {"run": Run()}  # noqa: RUF012 - the same for every instance
 
     def default(self, obj: Object) -> None:
-        """Set the defaults of the spec, in place."""
+        """Set the spec's defaults, in place."""
         for key, value in (("schedule", "0 3 * * *"), ("keep", 7)):
             obj.setdefault("spec", {}).setdefault(key, value)
 

@@ -1,7 +1,7 @@
 """The verdict about this node's acceleration, at the start and, while negative, repeatedly.
 
-The first test may be too early: KVM's module is loaded later, udev has not yet set the mode of ``/dev/kvm``, or the machine is busy. A
-changed device is tested at once, an unchanged one after pauses that double up to ``LONGEST_SECONDS``. A positive verdict is final.
+The first test may be too early: before KVM's module is loaded, or udev has set the mode of ``/dev/kvm``. A changed device is tested at
+once, an unchanged one after pauses that double up to ``LONGEST_SECONDS``. A positive verdict is final.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def is_due(observed: Observed) -> bool:
 
 
 def identify(path: Path) -> Identity | None:
-    """Return the inode, number, mode and owner of a device node; None if it is missing."""
+    """Return the inode, number, mode and owner of a device node; None if missing."""
     try:
         found = path.lstat()
     except OSError:

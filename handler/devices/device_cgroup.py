@@ -1,4 +1,4 @@
-"""Allows block devices to the containers of this node, by version 1 of the device cgroup.
+"""Allows block devices to this node's containers, by version 1 of the device cgroup.
 
 See the kernel's ``Documentation/admin-guide/cgroup-v1/devices.rst``. With version 2 a BPF program decides, which belongs to the runtime.
 """

@@ -1,7 +1,6 @@
 """Mounts files of the node in pods, as disks.
 
-A pod with a mounted directory of the node would reach all of it, and Pod Security forbids that. So virt-handler opens the file below an
-allowed directory, without following links, and moves a mount of it to the disk's path in the pod.
+virt-handler opens the file below an allowed directory, without following links, and moves a mount of it to the disk's path in the pod.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Character devices of macvtaps: offered to the kubelet by number before they exist, and found in pods.
 
-virt-handler offers minor numbers, and makes the pod's macvtap with the number that its container got at its start
-(``handler.network.macvtap``). Numbers that a macvtap already has are refused.
+virt-handler offers minor numbers, and makes the macvtap with the number that the container got (``handler.network.macvtap``). Used numbers
+are refused.
 
 The kernel chooses the major number when it loads the module ``macvtap``. A node without it offers nothing.
 """

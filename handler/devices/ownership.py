@@ -3,7 +3,7 @@
 The runtime makes them root's with mode 0600, regardless of ``fsGroup``. Only the container's node changes, not the node's device.
 
 A pod could replace a node. So the path is resolved inside the pod's root without links, and only a device of the expected kind and number
-is changed, by its O_PATH descriptor: opening a device fully can have effects. ``fchmod`` refuses such descriptors, so chmod uses
+is changed, by an O_PATH descriptor, because a full open can have effects. ``fchmod`` refuses such descriptors, so chmod uses
 ``/proc/self/fd``.
 """
 

@@ -1,7 +1,7 @@
 """Prepare passed-through devices in a pod: device nodes of their IOMMU groups, and the right to lock memory.
 
-A device may write to the guest's memory at any time, so all of it must be locked, beyond the limit of ordinary processes. libvirt keeps a
-limit that is high enough, and child processes inherit it.
+A device may write to the guest's memory at any time, so all of it must be locked. libvirt keeps a limit that is high enough, and child
+processes inherit it.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""The certificate of this virt-handler, and its trust in others. The private key never leaves the node."""
+"""This virt-handler's certificate, and its trust in others. The private key never leaves the node."""

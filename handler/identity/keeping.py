@@ -1,7 +1,7 @@
 """The certificate of this node's virt-handler: requests it, and renews it without a restart.
 
-kube-apiserver writes our token's node into the CertificateSigningRequest, and virt-controller signs it for that node only. Peers refuse an
-expired certificate: consoles and migrations of this node stop, but its guests run.
+virt-controller signs it for our token's node only. Peers refuse an expired certificate: consoles and migrations of this node stop, but its
+guests run.
 """
 
 from __future__ import annotations

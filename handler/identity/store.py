@@ -25,7 +25,7 @@ _NAMES: Final = (CERTIFICATE, KEY, AUTHORITIES, REVOKED)
 
 
 class Store:
-    """The content of the directory; each change replaces all files at once."""
+    """The directory's content; each change replaces all files at once."""
 
     def __init__(self, directory: Path) -> None:
         self.files = Files.in_directory(directory)
@@ -41,7 +41,7 @@ class Store:
                 self._held.pop(name, None)
 
     def get(self, name: str) -> bytes:
-        """Return the content of a file; empty if it is missing."""
+        """Return a file's content; empty if missing."""
         return self._held.get(name, b"")
 
     def put(self, changed: Mapping[str, bytes]) -> None:

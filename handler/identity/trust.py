@@ -1,4 +1,4 @@
-"""The trust of this virt-handler: authorities and revocations from the watched ConfigMap ``kubevirt-trust``."""
+"""This virt-handler's trust: authorities and revocations from the watched ConfigMap ``kubevirt-trust``."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Untrusted(Exception):
 
 
 def node_of(peer: Peer | None, revocations: Revocations) -> str:
-    """Return the node in a virt-handler's verified certificate. Raises Untrusted if it is missing, another program's, or revoked."""
+    """Return the node in a virt-handler's verified certificate. Raises Untrusted if missing, another program's, or revoked."""
     if peer is None:
         raise Untrusted("the peer presented no certificate")
     node = names.node_of_server_name(peer.dns_name) if peer.common_name == names.HANDLER else ""

@@ -1,1 +1,1 @@
-"""The page ``/metrics`` of virt-handler: this process, and the guests of its node."""
+"""The page ``/metrics`` of virt-handler: this process, and its node's guests."""

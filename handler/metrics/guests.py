@@ -24,13 +24,13 @@ VCPU_STATES: Final = ("offline", "running", "blocked")
 
 @dataclass(frozen=True, slots=True)
 class Guest:
-    """A guest's statistics, and the names of its devices in its machine's spec."""
+    """A guest's statistics, and its devices' names in its machine's spec."""
 
     namespace: str
     name: str
     statistics: Statistics
     devices: Mapping[str, str] = field(default_factory=dict)
-    """By libvirt's name: ``vda``, or the tap of an interface."""
+    """By libvirt's name: ``vda``, or an interface's tap."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from handler.devices.acceleration import Verdict
 
 
 class Metrics:
-    """The metrics of this process."""
+    """This process's metrics."""
 
     def __init__(self) -> None:
         self._registry = Registry()

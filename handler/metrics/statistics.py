@@ -22,7 +22,7 @@ class GuestStatistics:
     """The page's part about guests."""
 
     def __init__(self, node: str, machines: Callable[[], Iterable[Object]], reads: Reads) -> None:
-        """``machines`` returns the node's; ``reads`` limits the time of each read."""
+        """``machines`` returns the node's; ``reads`` limits each read's time."""
         self._node = node
         self._machines = machines
         self._reads = reads

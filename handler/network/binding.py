@@ -54,7 +54,7 @@ class Port:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """One interface of the machine, and the names of its devices in the pod."""
+    """One interface of the machine, and its devices' names in the pod."""
 
     name: str
     type: str

@@ -1,4 +1,4 @@
-"""The binding of an interface, by its type. Pure."""
+"""An interface's binding, by its type. Pure."""
 
 from __future__ import annotations
 

@@ -88,7 +88,7 @@ def _lease6(address: str, gateway: str | None, gateway_mac: str) -> Lease6:
 def _alias(kept: _Kept, problem: str) -> str:
     """Return the alias for ``kept``: MAC address, IPv4 address and routes, and IPv6 as ``6>address>router>MAC address of the router``.
 
-    Raises Unsupported with the message ``problem`` if it is too long.
+    Raises Unsupported with the message ``problem`` if too long.
     """
     six = kept.lease6
     told = () if six is None else (f"{_IPV6}>{six.address}>{six.router if six.is_default else ''}>{six.router_mac}",)

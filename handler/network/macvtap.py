@@ -8,7 +8,7 @@ The link may be a macvlan of a node's card, which cannot join a bridge; a macvta
 the MAC address that virt-controller gave the CNI plugin, and the link, which the pod does not use, gets another one.
 
 QEMU opens a macvtap by a character device that the kubelet gave the container (``handler.devices.macvtap``). The kernel chooses the lowest
-free minor number, so the lower ones are occupied for a moment. The index of the link follows from the number, because libvirt opens
+free minor number, so lower ones are occupied for a moment. The link's index follows from the number, because libvirt opens
 ``/dev/tap<index>``.
 """
 

@@ -1,6 +1,6 @@
 """Checks a plugin's answer and returns a result or raises a fault. Pure.
 
-Everything that differs from docs/plugins.md is a fault. The callers check the members of a result.
+Everything that differs from docs/plugins.md is a fault. The callers check a result's members.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def members_of(kind: Kind, command: Command) -> frozenset[str]:
 
 
 def describe(plugin: str, kind: Kind, found: Mapping[str, Any]) -> Description:
-    """Parse a result of ``VERSION``. Raises Failed if it is invalid, or the plugin is of another kind, or supports no common version."""
+    """Parse a result of ``VERSION``. Raises Failed if invalid, or the plugin is of another kind, or supports no common version."""
     who = title(plugin, "VERSION")
     versions, kinds = (_texts(who, found, member) for member in ("supportedVersions", "kinds"))
     live = found.get("liveMigration", False)

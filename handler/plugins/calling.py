@@ -54,7 +54,7 @@ class _Program:
 
 
 class Plugins:
-    """The plugins of this node: the administrator's allowed ones, and our own."""
+    """This node's plugins: the administrator's allowed ones, and our own."""
 
     def __init__(
         self,

@@ -1,7 +1,7 @@
 """Records of plugins' additions on the node, so that a later process can call ``DEL`` for them.
 
-The files ``<directory>/<uid of the pod>/<kind>-<element>.json`` are in a tmpfs, because nothing of a plugin survives the node's restart.
-Each is written before a plugin is called, and again with its answer.
+The files ``<directory>/<uid of the pod>/<kind>-<element>.json`` are in a tmpfs, as additions end with the node's run. Each is written
+before a plugin is called, and again with its answer.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _KINDS: Final[Mapping[str, Kind]] = {each: each for each in get_args(Kind)}
 
 
 class Element(NamedTuple):
-    """A disk or an interface of a pod: the key of a record."""
+    """A disk or an interface of a pod: a record's key."""
 
     kind: Kind
     pod_uid: str
@@ -64,7 +64,7 @@ class Record:
 
 
 class Records:
-    """The records of this node, with a lock per element."""
+    """This node's records, with a lock per element."""
 
     def __init__(self, directory: Path = DIRECTORY) -> None:
         self._directory = directory

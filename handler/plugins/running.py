@@ -81,7 +81,7 @@ class _Pipe:
         self._left = most
         self._keep = most if keep is None else keep
         self.kept = bytearray()
-        """The end of the output."""
+        """The output's end."""
         self.excess = False
 
     async def read(self) -> None:

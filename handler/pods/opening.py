@@ -57,7 +57,7 @@ def open_directory(path: str) -> int:
 def open_socket(directory: int, path: str) -> int:
     """Return an O_PATH descriptor of the unix socket ``path`` below ``directory``; connect to it as ``/proc/self/fd/N``.
 
-    Raises OSError if it is missing, reached through a link, or not a socket (ENOTSOCK).
+    Raises OSError if missing, reached through a link, or not a socket (ENOTSOCK).
     """
     descriptor = openat2(directory, path, os.O_PATH | os.O_NOFOLLOW, resolve=NO_SYMLINKS)
     if not stat.S_ISSOCK(os.fstat(descriptor).st_mode):

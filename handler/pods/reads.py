@@ -1,7 +1,6 @@
 """Reads texts from launchers on demand (:class:`messages.Read`), shared by all readers.
 
-A launcher gets one request per text at a time, and none while the last answer is fresh, so readers can neither exhaust its budget
-nor keep a guest agent busy.
+A launcher gets one request per text at a time, and none while the last answer is fresh, so readers cannot keep it or a guest agent busy.
 """
 
 from __future__ import annotations

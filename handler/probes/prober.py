@@ -1,4 +1,4 @@
-"""Probes the guests of this node, each with its own period.
+"""Probes this node's guests, each with its own period.
 
 Guests that are paused, migrate or shut down are not probed, and results before and after that are not consecutive. A machine's status keeps
 the verdict over a restart.

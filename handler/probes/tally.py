@@ -1,4 +1,4 @@
-"""Compares the results of a probe with its thresholds. Pure."""
+"""Compares a probe's results with its thresholds. Pure."""
 
 from __future__ import annotations
 

@@ -12,12 +12,12 @@ from handler.pods import places
 
 
 def validate_virtual_machine(vm: Object) -> tuple[str, ...]:
-    """Return the errors of a VirtualMachine, as sentences with paths; empty if it is valid."""
+    """Return the errors of a VirtualMachine, as sentences with paths; empty if valid."""
     return structure.of_virtual_machine(vm) or (*_uid(vm, "podUID"), *_addresses(vm))
 
 
 def validate_migration(migration: Object) -> tuple[str, ...]:
-    """Return the errors of a Migration, as sentences with paths; empty if it is valid."""
+    """Return the errors of a Migration, as sentences with paths; empty if valid."""
     return structure.of_migration(migration) or _uid(migration, "targetPodUID")
 
 

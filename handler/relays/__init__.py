@@ -8,9 +8,8 @@
     migration/disks.sock   ─▶     one for each disk of the pod   ─▶ migration/disks.sock (QEMU's NBD server)
     migration/made-disks.sock ─▶  one, before libvirt begins     ─▶ migration/made-disks.sock (virt-launcher's)
 
-Each TLS connection begins with a line (``header``) that names migration and channel. The target's virt-handler accepts it only from the
-source node of a migration that it expects. The source's virt-handler sends nothing before OpenSSL has verified the target node's name.
-Revoking a node closes its relays.
+Each TLS connection begins with a line (``header``) that names migration and channel. The target accepts it only from the source node of a
+migration that it expects. The source sends nothing before OpenSSL has verified the target node's name. Revoking a node closes its relays.
 
 virt-handler connects, accepts, checks, and opens the pods' sockets. One unprivileged process per migration (``program``) copies the data,
 so that no event loop waits for it.

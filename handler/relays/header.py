@@ -1,6 +1,6 @@
 """The first line of each relay connection. Pure.
 
-``kubevirt-relay/1 <uid of the Migration> libvirt`` (or ``data``, ``disks``, ``made-disks``) precedes the data of that channel.
+``kubevirt-relay/1 <uid of the Migration> libvirt`` (or ``data``, ``disks``, ``made-disks``) precedes that channel's data.
 ``kubevirt-relay/1 <uid> released running`` reports that the source's QEMU has exited, so the guest may run in the target (``paused``: it
 stays paused, as a user requested). The answer is ``ok``, or ``no`` and the reason.
 
@@ -52,7 +52,7 @@ class Header:
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """The request to resume the guest of this migration."""
+    """The request to resume this migration's guest."""
 
     migration_uid: str
     paused: bool = False
@@ -64,7 +64,7 @@ class Release:
 
 
 def decode(line: bytes) -> Header | Release | None:
-    """Return the Header or Release in a connection's first line; None if it is invalid."""
+    """Return the Header or Release in a connection's first line; None if invalid."""
     match = _CHANNEL.fullmatch(line) or _RELEASE.fullmatch(line)
     uid = match[1].decode(errors="replace") if match is not None else ""
     if match is None or forms.uid_errors(uid):

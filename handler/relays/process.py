@@ -53,7 +53,7 @@ class Connection:
         """Has the other side's certificate (``certs.peers``) after the handshake."""
 
     async def shaken(self) -> None:
-        """Wait for the end of the handshake. Raises OSError if it failed; the connection is over."""
+        """Wait for the handshake's end. Raises OSError if it failed; the connection is over."""
         self.transport = asyncio.BaseTransport({peers.RELAYED: (await self._heard()).get("peer")})
 
     async def line(self, most: int) -> bytes:

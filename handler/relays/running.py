@@ -41,7 +41,7 @@ class Relays:
         await self._make(migration_uid, pod_uid, destination).release(paused=paused)
 
     def close(self, migration_uid: str) -> None:
-        """End the relays of this migration, if any."""
+        """End this migration's relays, if any."""
         if (task := self._tasks.get(migration_uid)) is not None:
             task.cancel()
 

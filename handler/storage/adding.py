@@ -32,7 +32,7 @@ LONGEST_CHECK_SECONDS: Final = 120.0
 
 
 class Plugins(Protocol):
-    """The plugins of this node: ``calling.Plugins``."""
+    """This node's plugins: ``calling.Plugins``."""
 
     async def call(
         self, kind: Kind, name: str, command: Command, document: Mapping[str, Any], environment: Mapping[str, str] | None = None

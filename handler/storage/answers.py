@@ -16,7 +16,7 @@ _PATHS: Final[Mapping[Protocol, str]] = {"nbd": "socket", "file": "image"}
 
 
 def served_by(plugin: str, told: Mapping[str, Any], result: Mapping[str, Any], *, live_migration: bool) -> Served:
-    """Return the disk in a plugin's result, checked against ``told``, the disk of the request. Raises Failed.
+    """Return the disk in a plugin's result, checked against ``told``, the request's disk. Raises Failed.
 
     The answer may override the plugin's default for ``live_migration``.
     """

@@ -1,6 +1,6 @@
 """Deletes images of guests' memory on this node's disk that no machine needs: used, discarded, incomplete, or of deleted machines.
 
-This is the only deletion. It also covers machines that were deleted while the node was off, and no deletion of a machine waits for a node.
+This is the only deletion, so no deletion of a machine waits for a node.
 """
 
 from __future__ import annotations

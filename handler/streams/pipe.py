@@ -34,7 +34,7 @@ ONLY_BINARY: Final = "only binary messages are allowed"
 AFTER_END: Final = "a message follows the empty one, which is the last"
 
 HasLeft = Callable[[], bool]
-"""Returns whether the guest of a stream has left its pod."""
+"""Returns whether a stream's guest has left its pod."""
 
 
 class Guard(Protocol):
@@ -89,7 +89,7 @@ async def datagrams(socket: web.WebSocketResponse, port: sockets.socket, has_lef
 
 
 async def settle(channel: Channel, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Wait until QEMU survives the end of the channel, at most ``SETTLE_SECONDS``."""
+    """Wait until QEMU survives the channel's end, at most ``SETTLE_SECONDS``."""
     with contextlib.suppress(OSError, TimeoutError):
         async with asyncio.timeout(SETTLE_SECONDS):
             _write(writer, channel.ending())

@@ -1,7 +1,7 @@
-"""Protects QEMU from SPICE clients that leave at the start of a display.
+"""Protects QEMU from SPICE clients that leave at a display's start.
 
-libspice-server 0.15 frees a display's client that leaves or errs before ``DISPLAY_INIT`` is handled, uses it again, and QEMU crashes. This
-module passes the client's first messages on whole, and sends ``DISPLAY_INIT`` for a client that left.
+libspice-server 0.15 frees a display's client that leaves or errs before ``DISPLAY_INIT``, uses it again, and QEMU crashes. This module
+passes the client's first messages on whole, and sends ``DISPLAY_INIT`` for a client that left.
 
 https://www.spice-space.org/spice-protocol.html: both sides send a link message, the client sends a ticket, QEMU answers with four bytes.
 Messages follow. Numbers are little-endian.

@@ -40,7 +40,7 @@ class Answer:
 
 
 def answer(data: bytes, lease: Lease) -> Answer | None:
-    """Return the answer to a DHCP packet; None if it is malformed, from another client, for another server, or needs none."""
+    """Return the answer to a DHCP packet; None if malformed, from another client, for another server, or needing none."""
     request = message.parse(data)
     if request is None or request.mac != bytes.fromhex(lease.mac.replace(":", "")):
         return None

@@ -21,7 +21,7 @@ class Origin:
 
     name: str
     path: PurePosixPath
-    """The mount point of a claim (:attr:`device` if it is a block device), or the file of an image."""
+    """The mount point of a claim (:attr:`device` if it is a block device), or an image's file."""
     image: bool
     """The path is a file that is never written to."""
     read_only: bool
@@ -63,7 +63,7 @@ class Found:
     """Properties of an existing origin."""
 
     block: bool = False
-    """The claim is a block device; else its path is a directory with ``layout.DISK_IMAGE``, or the file of an image."""
+    """The claim is a block device; else its path is a directory with ``layout.DISK_IMAGE``, or an image's file."""
     format: Format = "raw"
     """Of an image. Claims are always raw: with format detection, a guest could make its disk an overlay of another file."""
     direct: bool = True
@@ -73,7 +73,7 @@ class Found:
 
 
 def origins(specification: Mapping[str, Any]) -> tuple[Origin, ...]:
-    """Return the origin of each disk in ``spec.domain``, in order.
+    """Return each disk's origin in ``spec.domain``, in order.
 
     Raises InvalidSpecification for equal names, paths outside their volume and unknown types.
     """

@@ -558,7 +558,7 @@ class LibvirtHypervisor:
         return await self._in_thread(doing, lambda: function(connection), seconds)
 
     async def _with_guest(self, doing: str, name: str, function: Callable[[Any], T], seconds: float | None = CALL_SECONDS) -> T:
-        """Call a function with the domain ``name``, which must be active; return the result. ``doing`` begins the message of an error."""
+        """Call a function with the domain ``name``, which must be active; return the result. ``doing`` begins an error's message."""
 
         def call(connection: libvirt.virConnect) -> T:
             domain = connection.lookupByName(name)

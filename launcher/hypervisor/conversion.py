@@ -66,7 +66,7 @@ def migration_parameters(terms: Terms, disks: Disks = NO_DISKS) -> tuple[dict[st
 
 
 def at_target(xml: str, disks: Disks) -> str | None:
-    """Return a domain's XML with its disks' paths at the target of a migration; None if they are the same."""
+    """Return a domain's XML with its disks' paths at a migration's target; None if they are the same."""
     domain, moved, is_changed = fromstring(xml), dict(disks.moved), False  # noqa: S314  # libvirtd's
     for source in domain.iterfind("devices/disk/source"):
         if (path := moved.get(source.get("file", ""))) is not None:

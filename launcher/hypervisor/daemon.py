@@ -25,7 +25,7 @@ cgroup_controllers = []
 def qemu_conf(certificates: Path, *, hugepages: bool) -> str:
     """Return ``qemu.conf``. Without privileges, libvirt uses only the given mount for huge pages, which must exist.
 
-    The directory of the certificates must exist when libvirtd starts; its files, when a domain has a disk that needs them.
+    The certificates' directory must exist when libvirtd starts; its files, when a domain has a disk that needs them.
     """
     pages = f'hugetlbfs_mount = "{layout.HUGEPAGES_DIRECTORY}"\n' if hugepages else ""
     return f'{QEMU_CONF}nbd_tls_x509_cert_dir = "{certificates}"\n{pages}'

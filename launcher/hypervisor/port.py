@@ -8,7 +8,7 @@
 5. ``create`` makes a persistent domain and starts it paused, before its first instruction. If it raises ``HypervisorError`` other than
    those of rule 2, no domain is left. If the domain exists, it raises ``DomainExists``.
 6. ``suspend``, ``resume``, ``limit_disk``, ``set_link``, ``add_vcpus``, ``request_memory`` and ``destroy`` are idempotent; ``destroy`` of
-   an absent domain does nothing. ``resume`` ends any pause, even the guest's own suspension to memory; the cause of a pause may recur.
+   an absent domain does nothing. ``resume`` ends any pause, even the guest's own suspension to memory; a pause's cause may recur.
 7. ``migrate`` returns when the domain is complete and paused on the target, even if it ran before, and should be gone here. If it raises,
    the target's copy, if any, is paused as well; only ``observe`` tells where the domain is. Its terms apply to this migration only. Copied
    disks have the content of the moment when the domain stopped here. A domain that stays continues with its own disks.
@@ -97,7 +97,7 @@ class Device:
 
     kind: DeviceKind
     target: str
-    """``vda``, or the tap of an interface; empty without one."""
+    """``vda``, or an interface's tap; empty without one."""
     address: str = ""
     """In the guest: ``pci 0000:01:00.0``, ``drive 0:0:0:1``."""
     mac: str = ""

@@ -45,7 +45,7 @@ class Request:
 
 
 def parse(data: bytes) -> Request | None:
-    """Return a parsed DHCPv6 message, or None if it is malformed."""
+    """Return a parsed DHCPv6 message, or None if malformed."""
     options = _options(data[_HEAD:])
     return Request(data[0], data[1:_HEAD], options) if len(data) >= _HEAD and options is not None else None
 
@@ -71,7 +71,7 @@ def server_id(told: Settings) -> bytes:
 
 
 def answer(data: bytes, told: Settings) -> bytes | None:
-    """Return the answer to a DHCPv6 message; None if it is malformed, for another server, or needs none."""
+    """Return the answer to a DHCPv6 message; None if malformed, for another server, or needing none."""
     request = parse(data)
     if request is None or not _is_for(request, server_id(told)):
         return None

@@ -32,7 +32,7 @@ class Packet:
 
 
 def parse(frame: bytes) -> Packet | None:
-    """Return the UDP or ICMPv6 packet in a frame; None if there is none, or if it is malformed, cut or has a wrong checksum."""
+    """Return the UDP or ICMPv6 packet in a frame; None if there is none, or it is malformed, cut or has a wrong checksum."""
     if len(frame) < _HEADERS.size:
         return None
     _, source_mac, kind, first, length, protocol, hop_limit, source, destination = _HEADERS.unpack_from(frame)

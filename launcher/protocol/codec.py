@@ -27,7 +27,7 @@ MAX_CONTENT_BYTES: Final = 192 << 10
 MAX_ITEMS: Final = 128
 """Per list: twice the longest one in use."""
 MAX_HELD_BYTES: Final = 1 << 19
-"""Memory for the texts of a status. virt-handler keeps one status per pod of its node.
+"""Memory for a status' texts. virt-handler keeps one status per pod of its node.
 
 One character outside of the BMP quadruples a line's memory, and nested lists can hold sixteen thousand texts; an honest launcher takes at
 most two thirds.
@@ -76,7 +76,7 @@ class Receiver(Generic[M]):
             raise
 
     def close(self) -> None:
-        """Handle the end of the connection; raise ProtocolError in the middle of a line."""
+        """Handle the connection's end; raise ProtocolError in the middle of a line."""
         if self._buffer:
             raise ProtocolError(f"the connection was closed inside a message, after {len(self._buffer)} bytes of it")
 
@@ -106,7 +106,7 @@ def replies() -> Receiver[messages.FromLauncher]:
 
 
 def encode(message: messages.FromHandler | messages.FromLauncher) -> bytes:
-    """Return the line for a message, or raise ProtocolError if it is too long."""
+    """Return the line for a message, or raise ProtocolError if too long."""
     if isinstance(message, messages.Call):
         document = {"type": type(message.request).__name__, "id": message.id, "body": asdict(message.request)}
     else:

@@ -1,7 +1,7 @@
 """The transfer of disks that virt-launcher made, from a migration's source to its target. No I/O.
 
 The source connects to its ``layout.MIGRATION_MADE_DISKS_SOCKET``, which virt-handler relays to the target's. It sends an ``Offer`` as a
-line of JSON, then the bytes of the disks. The answer is ``ok``, or ``no`` and the reason, and the connection ends. The sides do not trust
+line of JSON, then the disks' bytes. The answer is ``ok``, or ``no`` and the reason, and the connection ends. The sides do not trust
 each other.
 """
 
@@ -46,7 +46,7 @@ def offer_of(names: Sequence[str], contents: Sequence[bytes]) -> Offer:
 
 
 def encode(offer: Offer) -> bytes:
-    """Return the line of an offer."""
+    """Return an offer's line."""
     return json.dumps(asdict(offer), separators=(",", ":")).encode() + b"\n"
 
 

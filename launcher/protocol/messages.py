@@ -176,7 +176,7 @@ class Image:
 
 @dataclass(frozen=True, slots=True)
 class Sync:
-    """Makes the domain and starts it, once in the life of a pod.
+    """Makes the domain and starts it, once in a pod's life.
 
     Refused with ``Failed`` if the domain cannot be started; ``Status.ending`` is then ``start-failed``, and the pod ends. Refused with
     ``NotReady`` while a claim has no image and none can be created in it.
@@ -213,7 +213,7 @@ class Resume:
 
 @dataclass(frozen=True, slots=True)
 class Operate:
-    """Carries an operation out, once in the life of a pod.
+    """Carries an operation out, once in a pod's life.
 
     Answered when it is over; ``Status.operation_of(id)`` has its result. Refused with ``Conflict``: nothing was done. Refused with
     ``Invalid`` when a later number was carried out, and this id is forgotten: it may have been carried out.
@@ -418,7 +418,7 @@ class DeviceStatus:
     name: str
     """In the machine's spec."""
     target: str = ""
-    """libvirt's: ``vda``, or the tap of an interface."""
+    """libvirt's: ``vda``, or an interface's tap."""
     address: str = ""
     """In the guest, such as ``pci 0000:01:00.0``."""
     empty: bool = False
@@ -596,7 +596,7 @@ class Status:
     """The complete state."""
 
     revision: int
-    """Increases with each change in the life of a pod."""
+    """Increases with each change in a pod's life."""
     domain: DomainStatus | None = None
     """None before and after the domain exists."""
     started: bool = False

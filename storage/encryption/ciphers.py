@@ -151,7 +151,7 @@ class Secretbox:
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """The providers of a resource; the first one encrypts."""
+    """A resource's providers; the first one encrypts."""
 
     providers: Sequence[Provider] = field(repr=False)
     services: Sequence[Fetching] = field(default=(), repr=False)

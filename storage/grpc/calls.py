@@ -82,7 +82,7 @@ class Exchange:
         raise NotImplementedError
 
     def finish(self, trailers: Head | None) -> None:
-        """Take the end of the answer; without trailers it failed."""
+        """Take the answer's end; without trailers it failed."""
         raise NotImplementedError
 
     def fail(self, error: RpcError) -> None:

@@ -53,7 +53,7 @@ def request(path: str, *, scheme: str, authority: str, metadata: tuple[tuple[str
 
 
 class Heads:
-    """Decodes the blocks of one connection."""
+    """Decodes one connection's blocks."""
 
     def __init__(self) -> None:
         self._decoder = hpack.Decoder(max_header_list_size=MAX_BLOCK_BYTES)

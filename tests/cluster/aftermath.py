@@ -1,4 +1,4 @@
-"""The state of a namespace after a failed test, for the report."""
+"""A namespace's state after a failed test, for the report."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ class Kind:
     replica_kind: Object
     spec: Object
     cost: str
-    """Annotation with the cost of a deletion."""
+    """Annotation with a deletion's cost."""
 
     def manifest(self, replicas: int, name: str = "web", labels: dict[str, str] | None = None) -> Object:
         given = labels or WEB

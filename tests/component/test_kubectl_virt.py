@@ -738,7 +738,7 @@ async def program(tmp_path: Path, url: str, *arguments: str, shell: str = 'exec 
 
 
 NOBODY_READS = """{ trap '' PIPE; while echo 2>/dev/null; do sleep 0.05; done; trap - PIPE; "$@"; echo $? >&2; } | true"""
-"""Starts after the reader of its output has gone."""
+"""Starts after its output's reader has gone."""
 
 
 @pytest.mark.parametrize("arguments", [("start", "testvm"), ("console", "testvm"), ("--help",)], ids=" ".join)

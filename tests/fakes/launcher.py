@@ -54,7 +54,7 @@ class FakeLauncher:
         self.mute = False
         """Accepts requests and never answers."""
         self.instead: Callable[[messages.Action], tuple[messages.RefusalReason, str] | None] | None = None
-        """Replaces the handling of a request."""
+        """Replaces a request's handling."""
         self.later_actions: tuple[str, ...] = messages.LATER_ACTIONS
         self.operations: tuple[str, ...] = messages.OPERATIONS
         """Known actions of ``Operate``."""

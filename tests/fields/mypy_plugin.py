@@ -1,6 +1,6 @@
 """A mypy plugin for ``dig`` and ``get`` of TypedDicts: a field that the models lack is an error.
 
-The result of :func:`apiserver.apis.meta.objects.dig` has the type of the field, or is None. A path into a plain dictionary stays ``Any``.
+The result of :func:`apiserver.apis.meta.objects.dig` has the field's type, or is None. A path into a plain dictionary stays ``Any``.
 """
 
 from __future__ import annotations

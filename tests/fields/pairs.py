@@ -49,7 +49,7 @@ _BESIDE: Final[Mapping[str, Domain]] = {
     "devices.blockMultiQueue": {"cpu": {"cores": 2}, "devices": {"disks": EXAMPLE["devices"]["disks"][:1]}},
     "devices.networkInterfaceMultiqueue": {"cpu": {"cores": 2}},
 }
-"""Merge patches that allow a second value of a field, by the start of its path."""
+"""Merge patches that allow a second value of a field, by its path's start."""
 _OTHER: Final[Mapping[str, str]] = {
     "cpu.model": "EPYC",
     "cpu.features[].name": "aes",

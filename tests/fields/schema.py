@@ -42,7 +42,7 @@ _SCALARS: Final[Mapping[tuple[Any, Any], str]] = {
 @dataclass(frozen=True)
 class Field:
     path: str
-    """From the top of the object; ``[]`` stands for every element of a list."""
+    """From the object's top; ``[]`` stands for every element of a list."""
     type: str
     is_required: bool
     description: str

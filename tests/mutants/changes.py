@@ -1,4 +1,4 @@
-"""Prints the changes of one module: ``python -m tests.mutants.changes < module.py``.
+"""Prints one module's changes: ``python -m tests.mutants.changes < module.py``.
 
 Each line is JSON with ``operator``, ``line`` and the changed ``source``. Most kinds are cosmic-ray's, which only this module imports. Three
 are ours: negated memberships, and a dropped operand of ``and`` or ``or``.

@@ -32,7 +32,7 @@ class Verdict:
 
 
 def read(text: str) -> dict[Key, str]:
-    """Parse the text of the file; return the reason by mutant. Raises ValueError for an empty reason or a wrong entry."""
+    """Parse the file's text; return the reason by mutant. Raises ValueError for an empty reason or a wrong entry."""
     found = entries(text)
     for key, reason in found.items():
         if not reason:

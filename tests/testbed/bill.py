@@ -1,4 +1,4 @@
-"""Bills of materials: the contents of an image, as CycloneDX 1.6 in JSON (ECMA-424), one file next to the image's archive.
+"""Bills of materials: an image's contents, as CycloneDX 1.6 in JSON (ECMA-424), one file next to the image's archive.
 
 They are read from the image's file system: Debian packages from dpkg's database (or from ``usr/share/kubevirt/packages.list`` in images
 without one), Python distributions from their metadata, Go modules from the binaries. Components are named by package URLs (purl). Equal

@@ -2,7 +2,7 @@
 
 A program's directory is ``<cache>/<tool>-<version>-<hash of the recipe>/``, renamed into place when finished.
 
-``python3 -m tests.testbed.build etcd`` builds etcd and prints the path of the binary.
+``python3 -m tests.testbed.build etcd`` builds etcd and prints the binary's path.
 """
 
 import dataclasses

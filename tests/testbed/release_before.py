@@ -92,7 +92,7 @@ def _build(archive: pathlib.Path) -> None:
 
 
 def check_out(target: pathlib.Path, repository: pathlib.Path = layout.REPOSITORY, commit: str = COMMIT) -> None:
-    """Write the source of a commit, by default the previous release's, into a new directory."""
+    """Write a commit's source, by default the previous release's, into a new directory."""
     _refuse_short_history(repository, commit)
     target.mkdir(parents=True)
     archive = target.with_name("source.tar")

@@ -54,6 +54,6 @@ class MutatingMetrics:
         registry.add(self._checks, self._seconds)
 
     def observe(self, policy: str, binding: str, error: ErrorType, seconds: float) -> None:
-        """Record the evaluation of a mutation."""
+        """Record a mutation's evaluation."""
         self._checks.increment(policy, binding, error)
         self._seconds.observe(seconds, policy, binding, error)

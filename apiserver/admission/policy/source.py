@@ -46,7 +46,7 @@ class Hook(Generic[Program]):
 
 
 class Source(Generic[Program]):
-    """The policies of one kind."""
+    """One kind's policies."""
 
     def __init__(
         self, client: Client, policies: Resource, bindings: Resource, versions: Versions, compile_: Callable[[Policy], Program]

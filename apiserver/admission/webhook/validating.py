@@ -34,7 +34,7 @@ class ValidatingWebhooks:
         """Change nothing."""
 
     async def validate(self, attributes: Attributes) -> None:
-        """Call all matching webhooks concurrently; raise the refusal of the first in their order."""
+        """Call all matching webhooks concurrently; raise the first's refusal in their order."""
         chosen: list[tuple[Webhook, VersionedAttributes]] = []
         versions: dict[Resource, VersionedAttributes] = {}
         for each in await self._dispatcher.candidates(attributes):

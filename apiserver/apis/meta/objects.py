@@ -64,7 +64,7 @@ def resource_version_of(obj: Mapping[str, Any]) -> str:
 
 
 def generation_of(obj: Mapping[str, Any]) -> int:
-    """Return ``metadata.generation``, the version of the spec; 0 without one."""
+    """Return ``metadata.generation``, the spec's version; 0 without one."""
     return int(dig(obj, "metadata", "generation") or 0)
 
 

@@ -44,7 +44,7 @@ class Shape:
         return str(self._own("x-kubernetes-patch-merge-key"))
 
     def field(self, name: str) -> Shape:
-        """Return the shape of a field, empty if unknown."""
+        """Return a field's shape, empty if unknown."""
         resolved = self._resolved()
         properties = resolved.get("properties") or {}
         return Shape(properties.get(name) or resolved.get("additionalProperties") or {}, self.components)

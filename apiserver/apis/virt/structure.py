@@ -1,4 +1,4 @@
-"""Checks the structure of our kinds for processes that read plain JSON. Errors are sentences with the path.
+"""Checks our kinds' structure for processes that read plain JSON. Errors are sentences with the path.
 
 ``make fields`` writes the shapes of ``spec`` and ``status`` to ``structure.json``, so that pydantic is not imported. Shapes without a model
 are here: metadata, and the affinity that virt-controller reads.
@@ -66,7 +66,7 @@ _WITH_METADATA: Final = members({"metadata": _METADATA})
 
 
 def of_virtual_machine(vm: Any) -> tuple[str, ...]:  # noqa: ANN401  # whether it is an object is the question
-    """Return a VirtualMachine's faults as sentences; empty if it is sound."""
+    """Return a VirtualMachine's faults as sentences; empty if sound."""
     return sentences(VIRTUAL_MACHINE(vm))
 
 

@@ -103,7 +103,7 @@ class ResourceCheck(Opaque):
 
 @dataclass(slots=True, eq=False)
 class Decision(Opaque):
-    """The answer of a check."""
+    """A check's answer."""
 
     type_name: ClassVar[str] = "kubernetes.authorization.Decision"
     answer: Answer

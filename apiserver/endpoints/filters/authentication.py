@@ -85,7 +85,7 @@ class Authenticator:
         self._anonymous = anonymous
 
     async def __call__(self, request: Request) -> User:
-        """Return the user of a request; raises Unauthorized."""
+        """Return a request's user; raises Unauthorized."""
         der = request.certificate
         verified = self._verify(der, request.carrier) if der else None
         if verified is not None and (user := self._certified(verified, request.headers)):

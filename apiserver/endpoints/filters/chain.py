@@ -64,7 +64,7 @@ class Application(Protocol):
         ...
 
     def answer(self, context: RequestContext) -> Awaitable[Response]:
-        """Return the coroutine of the answer. Failures are StatusErrors."""
+        """Return the answer's coroutine. Failures are StatusErrors."""
         ...
 
 

@@ -25,11 +25,11 @@ TRY_SECONDS: Final = 10.0
 _AGAIN: Final = frozenset({429, 500, 502, 503, 504})
 
 Answered = Callable[[str, float], None]
-"""Called with the code (``<error>``: no answer) and the seconds of every try."""
+"""Called with the code (``<error>``: no answer) and every try's seconds."""
 
 
 def uncounted(code: str, seconds: float) -> None:
-    """Ignore the result of a try."""
+    """Ignore a try's result."""
     del code, seconds
 
 

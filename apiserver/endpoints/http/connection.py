@@ -43,7 +43,7 @@ class Gone(ConnectionError):
 
 
 class Connection(asyncio.Protocol):
-    """The protocol of one connection."""
+    """One connection's protocol."""
 
     __slots__ = (
         "_allowance",
@@ -342,7 +342,7 @@ class Connection(asyncio.Protocol):
                 self._more = None
 
     async def start(self, stream: Stream) -> None:
-        """Send the head of a stream."""
+        """Send a stream's head."""
         request = self._request
         if request is None or self._began:
             raise RuntimeError("a request can have only one response")

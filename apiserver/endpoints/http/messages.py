@@ -48,7 +48,7 @@ class Carrier(Protocol):
         ...
 
     async def start(self, stream: Stream) -> None:
-        """Send the head of a stream."""
+        """Send a stream's head."""
         ...
 
     async def send(self, data: bytes) -> None:
@@ -139,7 +139,7 @@ class Request:
 
 
 def path_of(target: str) -> str:
-    """Return the path of a target, percent-decoded."""
+    """Return a target's path, percent-decoded."""
     path = target.partition("?")[0]
     return unquote(path) if "%" in path else path
 

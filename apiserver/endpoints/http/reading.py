@@ -20,7 +20,7 @@ _EXTENSION: Final = bytes(range(32, 127)) + b"\t"
 
 
 class Reader:
-    """The requests of one connection: a head, its body until :attr:`complete`, the next head."""
+    """One connection's requests: a head, its body until :attr:`complete`, the next head."""
 
     __slots__ = ("_buffer", "_chunks", "_heads", "_left", "_most", "_searched", "broken", "complete")
 

@@ -29,7 +29,7 @@ class Described:
 
     @classmethod
     def of(cls, strategy: Strategy) -> Described:
-        """Describe the resource of a strategy."""
+        """Describe a strategy's resource."""
         own = strategy.resource
         verbs = {name: answer_of(verb, own) for name, verb in strategy.verbs.items()}
         return cls(

@@ -17,7 +17,7 @@ from apiserver.registry.generic.strategy import Strategy
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """A store, and the presentation of its objects."""
+    """A store, and its objects' presentation."""
 
     store: Store
     presenter: Presenter

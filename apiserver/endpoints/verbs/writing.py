@@ -171,7 +171,7 @@ async def act_by_relaying(served: Served, context: RequestContext, verb: Relayed
 
 
 def write_options(context: RequestContext, kind: str = "UpdateOptions", *, apply: bool = False) -> WriteOptions:
-    """Parse and check the options of a write. Raises Invalid."""
+    """Parse and check a write's options. Raises Invalid."""
     query = context.request.query
     if not query and not apply:
         return WriteOptions(caller=context.caller)

@@ -53,7 +53,7 @@ class _Index:
 
 
 class Indices:
-    """The indexes of one cache."""
+    """One cache's indexes."""
 
     def __init__(self) -> None:
         self._by_field: OrderedDict[str, _Index] = OrderedDict()

@@ -24,7 +24,7 @@ def _nobody(*_: object) -> None:
 
 @dataclass(slots=True, eq=False)  # freezing would triple the time
 class Caller:
-    """The client of a request. Immutable."""
+    """A request's client. Immutable."""
 
     user: User = ANONYMOUS
     agent: str = ""

@@ -36,7 +36,7 @@ class Plan:
 
 
 class Planner:
-    """Plans the writes of one resource."""
+    """Plans one resource's writes."""
 
     def __init__(self, strategy: Strategy) -> None:
         self._strategy = strategy

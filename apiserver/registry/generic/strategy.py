@@ -1,4 +1,4 @@
-"""Strategy: the rules of one resource, called by the generic store.
+"""Strategy: one resource's rules, called by the generic store.
 
 :mod:`apiserver.registry.generic.store` calls them in this order; a dry run stops before the commit:
 

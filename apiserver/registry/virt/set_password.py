@@ -19,7 +19,7 @@ _FIELDS: Final = ("user", "password", "encrypted")
 
 
 class SetPassword(RelayedVerb):
-    """Sets the password of a user in the guest."""
+    """Sets a user's password in the guest."""
 
     def __init__(self, handlers: Handlers | None, seconds: float = noderead.SECONDS) -> None:
         """``handlers``: None in development."""

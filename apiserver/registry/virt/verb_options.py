@@ -17,7 +17,7 @@ Check = Callable[[object, Path], Iterator[FieldError]]
 
 
 def require(vm: Object, body: Object, allowed: frozenset[str], needed: frozenset[str] = frozenset()) -> None:
-    """Check the body of a verb.
+    """Check a verb's body.
 
     Raises Invalid for fields that are not ``allowed``, missing although ``needed``, or wrong.
     """

@@ -1,1 +1,1 @@
-"""The storage of a process: etcd or memory, encrypted, compacted and measured."""
+"""A process's storage: etcd or memory, encrypted, compacted and measured."""

@@ -1,4 +1,4 @@
-"""The storage of one server: etcd or memory, encrypted or not, and its background tasks."""
+"""One server's storage: etcd or memory, encrypted or not, and its background tasks."""
 
 from __future__ import annotations
 

@@ -163,7 +163,7 @@ def fingerprint(bundle: bytes) -> str:
 
 
 def decoded(value: object) -> bytes:
-    """Decode a value of a Secret's ``data``; empty if it is absent or not base64."""
+    """Decode a value of a Secret's ``data``; empty if absent or not base64."""
     try:
         return base64.b64decode(str(value or ""))
     except ValueError:

@@ -1,7 +1,7 @@
 """Decides about a CertificateSigningRequest of a virt-handler. Pure.
 
 kube-apiserver writes the requester into ``spec`` (``username``, ``extra``). For a token bound to a pod, ``extra`` has the pod's node
-(KEP-4193). So credentials of a node can obtain a certificate only for the name of that node.
+(KEP-4193). So a node obtains a certificate only for its own name.
 
 ====================  ==================================================
 request               action

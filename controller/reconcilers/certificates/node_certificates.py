@@ -1,7 +1,7 @@
 """Signs the certificates of virt-handlers, one per node.
 
-The authority and the revocations are not cached: signing is rare, and a revocation or rotation must apply at once. kube-controller-manager
-removes decided requests after an hour and pending ones after a day.
+The authority and the revocations are not cached, because a revocation or rotation must apply at once. kube-controller-manager removes
+decided requests after an hour and pending ones after a day.
 """
 
 from __future__ import annotations

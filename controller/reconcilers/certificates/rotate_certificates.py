@@ -1,10 +1,10 @@
 """Makes and renews the Secrets listed in docs/development/contracts.md, and writes their authority into the APIService.
 
-Each pass observes, plans (``certificate_plan``) and applies until the plan is empty. It talks only to kube-apiserver and uses none of the
-certificates, so it works at installation and after everything expired.
+Each pass observes, plans (``certificate_plan``) and applies until the plan is empty. It uses none of the certificates, so it works at
+installation and after everything expired.
 
-Every write is a creation or carries the observed resourceVersion, so two controllers that both believe they lead cannot mix their keys: one
-gets a Conflict. A Secret of another ``type`` is replaced, because the type is immutable.
+Every write is a creation or carries the observed resourceVersion, so of two leaders, one gets a Conflict. A Secret of another ``type`` is
+replaced, because the type is immutable.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Decides whether a node is fenced or unfenced. Pure.
 
-An unreachable node proves nothing about a guest, so it is only the reason to ask the fence agent. The agent's answer is the proof that the
-node was without power after the call began.
+An unreachable node proves nothing about a guest, so it is only the reason to ask the fence agent.
 """
 
 from __future__ import annotations

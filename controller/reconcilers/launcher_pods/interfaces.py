@@ -19,7 +19,7 @@ PASST_BYTES: Final = 32 * MIB + 3072 * interfaces.PASST_FILES
 
 
 def requirements(domain: Object, claims: Claims) -> Requirements:
-    """Return the devices of the taps, the memory of queues and of passt, which maps the guest's memory, and the guest's ports."""
+    """Return the taps' devices, the memory of queues and of passt, which maps the guest's memory, and the guest's ports."""
     del claims
     cards, macvtaps, of_passt = interfaces.on_taps(domain), interfaces.on_macvtaps(domain), interfaces.of_passt(domain)
     queues = sum(interfaces.queues(domain, each["model"]) - 1 for each in cards)

@@ -14,7 +14,7 @@ DIRECTORY_BYTES: Final = MIB
 
 
 def requirements(domain: Object) -> Requirements:
-    """Return the memory of the connections, and the volume for plugins' sockets and image files."""
+    """Return the connections' memory, and the volume for plugins' sockets and image files."""
     found = [each for each in disks.defaulted(domain) if plugin_disks.is_plugin(each)]
     if not found:
         return Requirements()

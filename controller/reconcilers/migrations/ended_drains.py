@@ -1,9 +1,8 @@
 """Drains ended by uncordoning while a client still evicts, as ``kubectl drain`` does until interrupted. Pure.
 
-A Node does not record that it was cordoned before. But a Migration caused by an eviction during a drain has a label. So if a node is not
-being drained, its drain is over for all guests that were on it when such a Migration was created, while one of these is in progress and for
-a while afterwards. An overdue Migration does not count: its launcher may be compromised, and would prevent evictions from the node for
-good.
+A Node does not record that it was cordoned before, but a drain's Migrations have a label. So if a node is not being drained, its drain is
+over for all guests that were on it when such a Migration was created, while one of these is in progress and for a while afterwards. An
+overdue Migration does not count: a compromised launcher could prevent evictions from the node for good.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Time limits for each phase of a migration: how long virt-controller waits for nodes, virt-handlers and launchers. Pure.
+"""How long virt-controller waits for nodes, virt-handlers and launchers in each phase of a migration. Pure.
 
-A compromised launcher may never answer or finish. From the preparation of the target, time counts from ``PreparingTarget``, the last
-timestamp that virt-controller writes itself. Before ``Running`` no state of the guest has moved, so a migration that exceeds its limit
-ends. After that virt-controller cannot know on which side the guest is, so the migration continues without its place in the queue.
+A compromised launcher may never answer or finish. From the target's preparation, time counts from ``PreparingTarget``, the last
+timestamp that virt-controller writes itself. Before ``Running`` a migration that exceeds its limit ends. After that virt-controller cannot
+know on which side the guest is, so the migration continues without its place in the queue.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Creation and ownership of Migrations, and how long finished ones are kept. Pure.
 
-virt-controller makes the machine an owner of its Migrations, so the garbage collector deletes them with the machine. The newest few
-finished ones of each machine (by the owner's uid) are kept.
+The machine owns its Migrations, so the garbage collector deletes them with it. The newest few finished ones of each machine (by the owner's
+uid) are kept.
 """
 
 from __future__ import annotations

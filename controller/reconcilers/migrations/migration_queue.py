@@ -1,7 +1,7 @@
 """Decides which Migrations begin, and the order in which the others wait. Pure.
 
-A Migration begins when it gets a target pod. The number in progress is limited per source node and in the cluster, because they share the
-network, and the memory of moving guests is written twice. Order of the waiting ones:
+A Migration begins when it gets a target pod. The number in progress is limited per source node and in the cluster, which share the network.
+Order of the waiting ones:
 
 1. the oldest that has waited for ``AGED_SECONDS``, unless another such one is in progress, so that none waits forever;
 2. guests on a node that is being drained, if their pods were evicted or are outdated (eviction creates no second Migration for those);
@@ -10,8 +10,7 @@ network, and the memory of moving guests is written twice. Order of the waiting 
 Exceptions, so that a tenant cannot block the queue:
 
 - A tenant can request nodes that do not exist. After ``PLACE_SECONDS`` a migration without a node does not count for (2).
-- A guest that keeps writing migrates for a long time. After ``LONG_SECONDS`` a migration outside a drain counts neither for (2) nor for
-  other namespaces.
+- After ``LONG_SECONDS``, as of a guest that keeps writing, a migration outside a drain counts neither for (2) nor for other namespaces.
 - Migrations that failed to begin are tried after all others.
 - An overdue migration (``migration_bounds``) does not count.
 """

@@ -62,7 +62,7 @@ Step: TypeAlias = GiveUp | AwaitEnd | Retry
 def step(migration: Object, target: Object | None, now: datetime, back_off: tuple[int, ...], evidence: Evidence = NOTHING) -> Step:
     """Return what follows a failed attempt: GiveUp, AwaitEnd (of the target pod) or Retry.
 
-    ``migration`` includes that attempt among the failed ones; ``target`` is None if it is gone; ``back_off`` has the seconds before each
+    ``migration`` includes that attempt among the failed ones; ``target`` is None if gone; ``back_off`` has the seconds before each
     further attempt.
     """
     number, failure = migration_attempts.number_of(migration), migration_attempts.failure_of(migration) or {}

@@ -1,7 +1,7 @@
 """Keeps the queue of Migrations up to date with the informers.
 
-The informer does not show a target pod while it is created. So a Migration is recorded here before, without an await after the decision,
-until its pass ends. This keeps the limits under concurrency.
+The informer does not show a target pod while it is created. So a Migration is recorded here until its pass ends, without an await after the
+decision, to keep the limits.
 """
 
 from __future__ import annotations

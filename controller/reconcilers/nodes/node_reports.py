@@ -1,11 +1,9 @@
 """Determines unreachable nodes: those where neither the kubelet nor virt-handler reports.
 
-While virt-handler runs, it reports what runs on its node and would contradict any other assumption.
-
 The kubelet's report is the node's Ready condition (Unknown without heartbeats), virt-handler's is the Lease of its node. Clocks of
 different nodes are not compared: a Lease is valid for ``leaseDurationSeconds``, at most two minutes, from when this process saw its
-``renewTime`` change, as in leader election. A new process grants every Lease that time. If the API server is unavailable, the process loses
-leadership and restarts before all Leases would seem expired.
+``renewTime`` change, as in leader election. A new process grants every Lease that time. Without the API server, the process loses
+leadership before all Leases would seem expired.
 """
 
 from __future__ import annotations

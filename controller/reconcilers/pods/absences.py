@@ -1,9 +1,8 @@
 """How long containers may outlive their deleted pod. No I/O.
 
-A pod deleted by force leaves the API at once, but its kubelet takes up to the grace period to end its containers. A second pod before that
-would be a second QEMU. Only a report of the node's virt-handler ends this wait earlier, and none comes for the target of a migration, where
-the guest may have arrived. Times are measured, not read from clocks. A new process waits for the whole time, which restarts when an
-unreachable kubelet reports again.
+A pod deleted by force leaves the API at once, but its kubelet takes up to the grace period to end its containers. Only a report of the
+node's virt-handler ends this wait earlier, and none comes for a migration's target. Times are measured, not read from clocks. A new
+process waits for the whole time, which restarts when an unreachable kubelet reports again.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Gathers evidence about pods that may have a guest: the reports of their nodes, and the time since they are gone."""
+"""Gathers evidence about pods that may have a guest: their nodes' reports, and the time since they are gone."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """Checks an existing pod with the name of a new one: an interrupted start or another client created it. Pure.
 
-Any user who may create pods can compute the name of the next pod and copy our labels and owner, so these prove nothing. An existing pod is
-used only if it equals the wanted one, apart from kube-apiserver's defaults and built-in admission. A pod changed by a webhook counts as
-different, which costs one more pod after an interruption.
+Any user who may create pods can compute the next pod's name and copy our labels and owner. So an existing pod is used only if it equals the
+wanted one, apart from kube-apiserver's defaults and built-in admission. A pod changed by a webhook counts as different.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The liveness of a pod: one verdict on whether its containers may run, from all the evidence of one pass. Pure.
+"""A pod's liveness: one verdict on whether its containers may run, from all the evidence of one pass. Pure.
 
 =====================================================  ===========================================================
 evidence                                               verdict
@@ -17,8 +17,7 @@ the pod is there, and its kubelet reports              alive
 =====================================================  ===========================================================
 
 An unreachable node proves nothing: kube-controller-manager may set the phase ``Failed`` while the containers run on a node that is cut off.
-A new kind of proof becomes another field of :class:`Evidence`, and another line of :func:`verdict`. All plans use this module. No other
-module calls :func:`controller.reconcilers.pods.pod_state.is_over`.
+No other module calls :func:`controller.reconcilers.pods.pod_state.is_over`.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ class Witness(enum.Enum):
     """Evidence that no container of a pod runs."""
 
     KUBELET = "kubelet"
-    """It wrote a final phase, and the end of every container."""
+    """It wrote a final phase, and every container's end."""
     ABSENCE = "absence"
     """The API server lacks the pod, and no status names it by uid."""
     TIME = "time"
@@ -105,7 +104,7 @@ class Absent:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """Evidence of one pass about the pods of one machine, besides their own statuses."""
+    """Evidence of one pass about one machine's pods, besides their own statuses."""
 
     unreachable: Unreachable = field(default_factory=Unreachable)
     absent: tuple[Absent, ...] = ()

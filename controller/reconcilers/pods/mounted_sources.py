@@ -1,7 +1,7 @@
 """Secrets and ConfigMaps that a machine's pod mounts, and which of them the kubelet does not find. Pure.
 
-virt-controller may not read Secrets. The kubelet reports missing ones in Events of the pod. Anybody in the namespace can write such Events,
-so they are shown but decide nothing.
+virt-controller may not read Secrets. The kubelet reports missing ones in Events of the pod, which are shown but decide nothing, because
+anybody in the namespace can write them.
 """
 
 from __future__ import annotations

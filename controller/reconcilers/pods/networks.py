@@ -36,7 +36,7 @@ class Definition:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The networks of a machine."""
+    """A machine's networks."""
 
     missing: tuple[str, ...] = ()
     definitions: tuple[Definition, ...] = ()

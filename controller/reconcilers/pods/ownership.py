@@ -4,8 +4,8 @@ A pod belongs to a machine for one of two reasons. Either its controller ``owner
 and virt-controller could have created it. Or the machine's status contains its uid, because a guest may run in it; then its metadata does
 not matter.
 
-Labels only make pods easy to find, because any user who may edit pods can change labels and owners. So ownership means that a pod is waited
-for and deleted with the machine. A guest starts only in a pod with the recorded uid.
+Any user who may edit pods can change labels and owners. So ownership only means that a pod is waited for and deleted with the machine. A
+guest starts only in a pod with the recorded uid.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def is_controlled_by(pod: Object, vm: Object) -> bool:
 
 
 def is_attachment(pod: Object, vm: Object) -> bool:
-    """True if this pod's immutable name says that it has the claim of a disk, and it is not the guest's pod."""
+    """True if this pod's immutable name says that it has a disk's claim, and it is not the guest's pod."""
     return names.is_attachment_pod(name_of(pod), name_of(vm)) and uid_of(pod) != dig_vm(vm, "status", "podUID")
 
 

@@ -36,7 +36,7 @@ _RESULTS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """The end of a pod: a ``RESULT_…`` of :mod:`apiserver.apis.virt.lifecycle.power`, and a one-line reason."""
+    """A pod's end: a ``RESULT_…`` of :mod:`apiserver.apis.virt.lifecycle.power`, and a one-line reason."""
 
     result: str
     message: str

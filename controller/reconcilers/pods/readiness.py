@@ -2,10 +2,10 @@
 
 It is True in the pod with the uid in the machine's status while the guest runs there. So it is False before the start, in a migration's
 target before the takeover, while the guest is paused, and while its probes fail according to the machine's condition Ready. It stays True
-while libvirt stops a guest for the end of a migration, because connections can wait, but a Service without a ready pod refuses them, and
+while libvirt stops a guest for a migration's end, because connections can wait, but a Service without a ready pod refuses them, and
 while a guest shuts down; the pod's deletion ends its connections.
 
-The source of a migration, which forwards connections for a few seconds, stays True until the target pod is ready or the source's
+A migration's source, which forwards connections for a few seconds, stays True until the target pod is ready or the source's
 virt-launcher ends, so that a Service always has one of the two.
 """
 
@@ -26,7 +26,7 @@ from controller.reconcilers.pods import liveness, ownership, pod_state
 RUNNING_STATE: Final = "running"
 """``status.domain.state`` of a guest with running processors."""
 MIGRATING_REASON: Final = "migrating"
-"""``status.domain.reason`` of a guest stopped for the end of a migration."""
+"""``status.domain.reason`` of a guest stopped for a migration's end."""
 GUEST_RUNNING: Final = ("True", "GuestRunning", "the guest runs in this pod")
 GUEST_STOPPED: Final = ("False", "GuestPaused", "the guest in this pod is paused")
 GUEST_NOT_STARTED: Final = ("False", "GuestNotRunning", "no guest runs in this pod")

@@ -1,7 +1,7 @@
 """Networks that a node's plugins refuse to a pod, according to its kubelet. Pure.
 
-A node sets up a pod's networks after its volumes. Errors there (a missing plugin, an exhausted address range) are only in Events of the
-pod. Anybody in the namespace can write those, so they are shown but decide nothing.
+A node sets up a pod's networks after its volumes. Errors there are only in Events of the pod, which are shown but decide nothing, because
+anybody in the namespace can write them.
 """
 
 from __future__ import annotations

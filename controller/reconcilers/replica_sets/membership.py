@@ -28,7 +28,7 @@ class Orphans:
 
 @dataclass(frozen=True, slots=True)
 class Membership:
-    """The machines of a set."""
+    """A set's machines."""
 
     members: tuple[Object, ...] = ()
     """They match, and the set controls or adopts them."""
@@ -74,7 +74,7 @@ def of_set(replica_set: Object, machines: Iterable[Object]) -> Membership:
 
 
 def controller_of_vm(vm: Object) -> list[str | Orphans]:
-    """Return a machine's key in the index of controllers: the controller's uid, or the orphans of its namespace.
+    """Return a machine's key in the index of controllers: the controller's uid, or its namespace's orphans.
 
     A machine with malformed metadata has none, so that it disturbs no set.
     """

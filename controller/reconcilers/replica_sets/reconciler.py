@@ -1,7 +1,7 @@
 """The loop for VirtualMachineReplicaSets: gather, plan, apply.
 
-A plan of the informers' copies only says whether there is something to do. The writes follow from virt-api's list of machines, so that
-missed, late or repeated watch events create no machine too many.
+A plan of the informers' copies only says whether there is something to do. The writes follow from virt-api's list of machines, so that no
+watch event creates a machine too many.
 """
 
 from __future__ import annotations
@@ -245,7 +245,7 @@ class ReplicaSets:
         self._tell(replica_set, "Normal", "SuccessfulDelete", f"Deleted virtual machine: {name_of(vm)}")
 
     async def _delete_object(self, resource: Resource, obj: Object) -> Object | None:
-        """Delete the object as observed; None if it is gone, replaced or changed: its event brings another pass."""
+        """Delete the object as observed; None if gone, replaced or changed: its event brings another pass."""
         preconditions = {"uid": uid_of(obj), "resourceVersion": resource_version_of(obj)}
         options = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": preconditions}
         try:
@@ -258,7 +258,7 @@ class ReplicaSets:
 
         Raises:
             Conflict: the set is being deleted, or is another one.
-            TransportError: the outcome of a write is unknown.
+            TransportError: a write's outcome is unknown.
         """
         refused: list[errors.StatusError] = []
         unknown: list[errors.Conflict | TransportError] = []

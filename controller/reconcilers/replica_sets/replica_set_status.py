@@ -1,4 +1,4 @@
-"""The status of a set, from its plan. Pure."""
+"""A set's status, from its plan. Pure."""
 
 from __future__ import annotations
 

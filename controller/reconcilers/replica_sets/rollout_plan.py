@@ -53,7 +53,7 @@ def is_off(vm: Object) -> bool:
 
 
 def is_restarting(vm: Object) -> bool:
-    """Return whether a requested restart waits for the end of the guest."""
+    """Return whether a requested restart waits for the guest's end."""
     decision = power.decide(vm)
     return phases.phase_of(vm) in phases.WITH_POD and decision.attempt != power.current_attempt(vm)
 

@@ -1,7 +1,7 @@
 """Migrations created by an upgrade, kept in virt-controller's memory until a day after their end.
 
-The pause after a failure and the free room in a batch are computed from these, because a machine's owner can delete existing Migrations or
-change their ownerReferences. All replicas watch the same Migrations and so agree; a new replica knows only the existing ones.
+The pause after a failure and the free room in a batch are computed from these, because a machine's owner can delete Migrations or change
+their ownerReferences. A new replica knows only the existing ones.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Read ``virtual_machine_plan`` first: it has the rules, in order. ``reconciler`` is the loop around the plan, and ``gathering`` fills
 ``observed``, its input. The other modules are parts of the decision:
 
-- the steps of an attempt: ``start_rules``, ``attempt_start``, ``pod_obstacles``, ``assignment``, ``attempt_end``, and ``rest`` between two;
+- an attempt's steps: ``start_rules``, ``attempt_start``, ``pod_obstacles``, ``assignment``, ``attempt_end``, and ``rest`` between two;
 - what the status keeps of attempts: ``attempts``, ``endings``;
 - pods that the cluster ends or does not report: ``disruptions``, ``unreachable_nodes``;
 - the rest of the status: ``migration_record``, ``outdated``, ``restart_required``, ``statuses``.

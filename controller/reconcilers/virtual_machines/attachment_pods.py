@@ -1,8 +1,8 @@
 """The pods with claims for a running guest, and their records in ``status.volumeStatus``. Pure.
 
 The record of a pod's uid locks the claim. So it is written once the pod runs and no other machine holds the claim
-(``controller.reconcilers.precedence``). If one does, the pod goes, because a volume of one node would keep that machine from its start. A
-pod stays while its disk is in the running form, and the guest is in the pod for which it was made.
+(``controller.reconcilers.precedence``). If one does, the pod goes, so as not to hold a volume of one node. A pod stays while its disk is in
+the running form, and the guest in the pod for which it was made.
 """
 
 from __future__ import annotations

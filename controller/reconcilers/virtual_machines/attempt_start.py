@@ -1,4 +1,4 @@
-"""The start of an attempt: its pod, and what the status says of it. Pure."""
+"""An attempt's start: its pod, and what the status says of it. Pure."""
 
 from __future__ import annotations
 

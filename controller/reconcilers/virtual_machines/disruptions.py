@@ -6,8 +6,8 @@ next attempt begins or a user switches it off. It means that the machine was int
 
 A pod rejected by its kubelet while virt-handler (a device plugin) restarts counts too, by the reason of its end.
 
-For an eviction that shuts a guest down, a replica of virt-controller sets the machine's condition before it allows the eviction
-(:mod:`controller.evictions.eviction_plan`), because the leader may be evicted at the same time and find neither guest nor pod later.
+For an eviction that shuts a guest down, :mod:`controller.evictions.eviction_plan` sets the machine's condition before, because the leader
+may be evicted at the same time and find neither guest nor pod later.
 """
 
 from __future__ import annotations

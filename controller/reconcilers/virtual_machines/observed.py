@@ -1,4 +1,4 @@
-"""A virtual machine with the input of its decision."""
+"""A virtual machine with its decision's input."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Observed:
     lost: restart_turns.Queue = field(default_factory=restart_turns.Queue)
     """Machines of lost nodes, if this is one that may restart."""
     attachment_pods: tuple[Object, ...] = ()
-    """They only have the claim of a disk."""
+    """They only have a disk's claim."""
     wanted_in_use: Mapping[str, str] = field(default_factory=dict)
     """Other machines by the claim of a disk that the guest may get."""
     nodes: tuple[Object, ...] = ()

@@ -1,8 +1,7 @@
 """Launcher pods of another release, and what happens to their guests. Pure.
 
-virt-launcher runs as long as its guest, so after an upgrade of the chart guests run in pods of the previous release. A pod is outdated if
-its image differs from the one of new pods; a tag is not resolved. The machine then has the condition ``LauncherOutdated``. ``upgrades``
-decides when a guest is moved.
+A pod is outdated if its image differs from that of new pods; a tag is not resolved. The machine then has the condition
+``LauncherOutdated``. ``upgrades`` decides when a guest is moved.
 """
 
 from __future__ import annotations

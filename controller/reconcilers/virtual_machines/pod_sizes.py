@@ -1,6 +1,6 @@
 """Resizes the pod of a running guest before the guest gets memory, and after it released memory. Pure.
 
-``apiserver.apis.virt.spec.pod_memory`` has the order of the steps. A migration's target pod is made with the size that the guest may have.
+``apiserver.apis.virt.spec.pod_memory`` has the steps' order. A migration's target pod is made with the size that the guest may have.
 """
 
 from __future__ import annotations

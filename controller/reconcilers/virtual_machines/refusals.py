@@ -15,7 +15,7 @@ class _Refusal(NamedTuple):
 
 
 class Refusals:
-    """The refusals of each machine."""
+    """Each machine's refusals."""
 
     def __init__(self, elapsed: Callable[[], float]) -> None:
         self._elapsed = elapsed

@@ -1,8 +1,7 @@
 """The order in which machines of lost nodes restart: by priority, and a limited number at a time. Pure.
 
-A large failure ends many machines within seconds. If all started at once, the remaining nodes would pull images and read disks for all of
-them, and those of low priority could take the room. So each waits a moment until the others are known, and then for its turn. A machine
-that waits for something else delays no other.
+Otherwise the remaining nodes would pull images and read disks for all of them, and those of low priority could take the room. Each waits a
+moment until the others are known, and then for its turn. A machine that waits for something else delays no other.
 """
 
 from __future__ import annotations

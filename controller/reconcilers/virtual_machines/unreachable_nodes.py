@@ -75,7 +75,7 @@ def report_deleted(seen: Observed, pod: Absent) -> tuple[Action, ...]:
 
 
 def if_off(node: str) -> str:
-    """Return the end of a message, with the command to use if the node is off."""
+    """Return a message's end, with the command to use if the node is off."""
     return f". If you are certain that the node is off: kubectl virt fence {node} --off"
 
 

@@ -7,7 +7,7 @@ from apiserver.apis.virt import structure
 
 
 def validate_virtual_machine(vm: Object) -> tuple[str, ...]:
-    """Return the faults of a VirtualMachine as sentences with the field path; empty if it is valid.
+    """Return the faults of a VirtualMachine as sentences with the field path; empty if valid.
 
     Only the metadata of a machine that is being deleted matters, so that another fault cannot block the deletion.
     """
@@ -15,7 +15,7 @@ def validate_virtual_machine(vm: Object) -> tuple[str, ...]:
 
 
 def as_far_as_sound(vm: Object) -> Object:
-    """Return the machine; if it is being deleted and invalid, without spec and status."""
+    """Return the machine; without spec and status if it is invalid and being deleted."""
     if not is_deleting(vm) or not structure.of_virtual_machine(vm):
         return vm
     return {key: value for key, value in vm.items() if key not in ("spec", "status")}

@@ -1,12 +1,10 @@
 """Decides about one virtual machine: turns what was observed into actions. Pure.
 
-This plan decides the phases up to ``Scheduled``, and those after the end of the pod. Between them virt-handler of the node decides. The
-rules, in order:
+It decides the phases up to ``Scheduled``, and those after the pod's end; between them virt-handler decides. The rules, in order:
 
-1. *Never two.* While any pod of the machine may run something, the plan creates no other one.
-   :mod:`controller.reconcilers.pods.ownership` says which pods are the machine's, and :mod:`controller.reconcilers.pods.liveness` which may
-   run. A guest starts only in the pod with the uid in the status. A pod that a user deleted by force may run for its grace period: the
-   machine's own pod, and the target of a migration that is under way.
+1. *Never two.* While any pod of the machine may run something, the plan creates no other one. :mod:`controller.reconcilers.pods.ownership`
+   says which pods are the machine's, and :mod:`controller.reconcilers.pods.liveness` which may run, also after a deletion by force: its own
+   pod, and a target of a migration.
 2. A machine that should be off has no pods. The plan deletes them, and virt-launcher shuts the guest down within the machine's grace
    period.
 3. When the last pod is over and virt-handler wrote no end of the guest, the end of the pod tells it (``attempt_end``).

@@ -59,7 +59,7 @@ class Failure:
 
 
 Failures = Mapping[str, Failure]
-"""By the path of the device."""
+"""By the device's path."""
 
 
 def next_due(steps: Sequence[S], failures: Failures, now: float) -> S | None:

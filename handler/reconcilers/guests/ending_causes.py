@@ -1,7 +1,7 @@
 """The cause of a guest's end that its machine did not request. Pure.
 
-virt-launcher gets a signal without its cause. The machine tells more: it should be off, virt-controller gave up its start, or the cluster
-ended the pod. Otherwise a user deleted the pod (KEP-3329).
+The machine tells it: it should be off, virt-controller gave up its start, or the cluster ended the pod. Otherwise a user deleted the pod
+(KEP-3329).
 """
 
 from __future__ import annotations

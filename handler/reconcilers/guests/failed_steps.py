@@ -31,7 +31,7 @@ class FailedSteps:
         self._failures[link.pod_uid] = device_steps.current(missing, self.of(link.pod_uid))
 
     def succeeded(self, pod_uid: str, step: Step) -> None:
-        """Forget the failure of a step."""
+        """Forget a step's failure."""
         self._failures.get(pod_uid, {}).pop(step.path, None)
 
     def failed(self, pod_uid: str, step: Step, problem: str, *, waits: bool = False) -> None:

@@ -72,7 +72,7 @@ class ChangeGuest:
 
 @dataclass(frozen=True, slots=True)
 class ReportGuest:
-    """Write the status of the domain if it changed."""
+    """Write the domain's status if it changed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,7 @@ class ReportNotUnderstood:
 
 @dataclass(frozen=True, slots=True)
 class EndAttempt:
-    """Write the end of the attempt."""
+    """Write the attempt's end."""
 
     end: End
     operations: tuple[messages.OperationStatus, ...] = ()

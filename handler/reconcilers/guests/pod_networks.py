@@ -1,8 +1,7 @@
 """The networks of this node's pods, each set up once per process, and retried after failures.
 
-A launcher may cause any number of passes, and a guest may eject its card at any rate, but an attempt runs programs of the host. So each pod
-has a burst of ``Limits.network_tries_burst`` attempts or changes of cards, and then one every ``network_seconds``; in between, the last
-fault is returned.
+Attempts run programs of the host, and launchers and guests can cause any number. So each pod has a burst of ``Limits.network_tries_burst``
+attempts or changes of cards, and then one every ``network_seconds``; in between, the last fault is raised.
 """
 
 from __future__ import annotations
@@ -60,7 +59,7 @@ class PodNetworks:
         self._changes: dict[str, TokenBucket] = {}
 
     def interfaces(self, pod_uid: str) -> tuple[Interface, ...] | None:
-        """Return the interfaces of a pod if this process has set up its network, else None."""
+        """Return a pod's interfaces if this process has set up its network, else None."""
         return self._interfaces.get(pod_uid)
 
     def may_heal(self, pod_uid: str) -> bool:

@@ -1,7 +1,7 @@
 """The loop for guests with this node in ``status.nodeName``: observe, plan, apply.
 
-Every write carries the resourceVersion it is based on; after a Conflict the loop runs again. No state survives restarts: virt-launcher's
-report and the API objects suffice, and virt-launcher starts a domain only once per pod.
+Every write carries the resourceVersion it is based on; after a Conflict the loop runs again. No state survives restarts, and virt-launcher
+starts a domain only once per pod.
 """
 
 from __future__ import annotations

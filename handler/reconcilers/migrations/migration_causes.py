@@ -1,7 +1,7 @@
 """User-readable causes of migrations that ended without moving the guest. Pure.
 
-libvirt reports the state of its sockets ("client socket is closed", "operation aborted"), also for a guest that is stopped during its
-migration. virt-launcher's log has libvirt's text, which also follows a guessed cause.
+libvirt only reports the state of its sockets ("client socket is closed", "operation aborted"). Its text is in virt-launcher's log, and also
+follows a guessed cause.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ class ReportProgress:
     def __init__(self, ports: Ports) -> None:
         self._ports = ports
         self._courses: dict[Request, tuple[str, Course]] = {}
-        """With the uid of the attempt."""
+        """With the attempt's uid."""
 
     async def reconcile(self, request: Request) -> Result:
         """Write virt-launcher's newest statistics into the Migration, if it is time; return when to check again."""

@@ -1,8 +1,8 @@
 """Decides the next actions of virt-handler for one Migration, as its source or target. Pure.
 
-Only the source's launcher determines whether the domain stayed or left. The domain arrives paused, and runs on the target after the
-source's launcher reported its departure (``apis.virt.release``). Then the target's handler writes ``Succeeded``. Only the source's handler
-writes ``Failed`` and ``Cancelled``.
+Only the source's launcher determines whether the domain stayed or left. The domain arrives paused, and runs on the target after that
+launcher reported its departure (``apis.virt.release``). Then the target's handler writes ``Succeeded``; only the source's writes ``Failed``
+and ``Cancelled``.
 
 Source
   ============================== ==========================================================
@@ -53,7 +53,7 @@ CONFIRM_SECONDS: Final = 120.0
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """Input of the decision of one side."""
+    """Input of one side's decision."""
 
     migration: Mapping[str, Any]
     launcher: messages.Status | None
@@ -63,7 +63,7 @@ class Observed:
     relaying: bool = False
     """Target: connections of this migration's source are accepted."""
     released: bool = False
-    """Source: the target's handler reported the release of the domain."""
+    """Source: the target's handler reported the domain's release."""
     forwarded: bool = False
     """Source: connections are forwarded to the target's pod, or that failed."""
     address: str = ""

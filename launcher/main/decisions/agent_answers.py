@@ -126,7 +126,7 @@ QUESTIONS: Final[Mapping[str, tuple[str, Callable[[object], object]]]] = Mapping
         "filesystems": ("guest-get-fsinfo", filesystems),
     }
 )
-"""The command of each field, and the function that converts its answer. The first one returns the available commands."""
+"""Each field's command, and the function that converts its answer. The first one returns the available commands."""
 OF_STATUS: Final = ("agent", "os", "hostname", "timezone", "interfaces")
 
 

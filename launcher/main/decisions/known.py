@@ -1,6 +1,6 @@
 """The state of the pod's only domain, and how each fact changes it.
 
-Each function takes a state and a fact (an observation, a request, the result of a migration) and returns the new state. None waits, reads a
+Each function takes a state and a fact (an observation, a request, a migration's result) and returns the new state. None waits, reads a
 clock or calls libvirt. Times called ``now`` are Unix time if they become part of the status, and the event loop's seconds if they are
 compared with a deadline.
 """
@@ -102,7 +102,7 @@ def making(known: Known, *, begun: bool) -> Known:
 
 
 def abandoned(known: Known) -> Known:
-    """Return the state in which the making of a domain must be abandoned."""
+    """Return the state in which a domain's making must be abandoned."""
     return dataclasses.replace(known, abandoned=True)
 
 
@@ -266,7 +266,7 @@ def operating(known: Known, operation_id: str, number: int) -> Known:
 
 
 def operated(known: Known, operation_id: str, problem: str = "") -> Known:
-    """Return the state after the end of an operation; ``problem``: why it failed."""
+    """Return the state after an operation's end; ``problem``: why it failed."""
     state: messages.OperationState = "failed" if problem else "succeeded"
     over = tuple(
         dataclasses.replace(each, state=state, message=one_line(problem, MAX_PROBLEM)) if each.id == operation_id else each
@@ -286,7 +286,7 @@ def thawed(known: Known) -> Known:
 
 
 def pre_stop_failed(known: Known, problem: str) -> Known:
-    """Return the state with the problem of the command before the shutdown."""
+    """Return the state with the command's problem before the shutdown."""
     return with_status(known, pre_stop_problem=one_line(problem, MAX_PROBLEM))
 
 
@@ -296,7 +296,7 @@ def saving(known: Known, operation_id: str) -> Known:
 
 
 def save_advanced(known: Known, percent: int) -> Known:
-    """Return the state with the progress of a save, which never decreases."""
+    """Return the state with a save's progress, which never decreases."""
     changed = tuple(
         dataclasses.replace(each, percent=max(each.percent, percent)) if each.id == known.saving else each
         for each in known.status.operations

@@ -1,4 +1,4 @@
-"""How a guest is powered off: the effect of a request on the state, and the next step.
+"""How a guest is powered off: a request's effect on the state, and the next step.
 
 As in ``known``, but times called ``now`` are the event loop's seconds.
 """

@@ -1,4 +1,4 @@
-"""The refusal of a request, as an exception."""
+"""A request's refusal, as an exception."""
 
 from __future__ import annotations
 

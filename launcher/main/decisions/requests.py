@@ -103,7 +103,7 @@ def why_not_saved(known: Known) -> str:
 
 
 def may_stop_again(before: Observation | None) -> bool:
-    """Return whether the cause of a pause may recur at the guest's next access, because no user paused it."""
+    """Return whether a pause's cause may recur at the guest's next access, because no user paused it."""
     return before is not None and before.state is State.PAUSED and before.reason != "user"
 
 
@@ -115,7 +115,7 @@ def require_that_it_runs(known: Known, before: Observation | None) -> None:
 
 
 def is_to_prepare(known: Known, request: messages.PrepareMigrationTarget) -> bool:
-    """Return whether the pod must become the target of a migration; False if it is, or was. Raises RequestRefused."""
+    """Return whether the pod must become a migration's target; False if it is, or was. Raises RequestRefused."""
     if known.status.migration_of(request.migration_uid) is not None:
         return False
     if known.machine is not None or known.over:

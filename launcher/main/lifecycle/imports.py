@@ -36,7 +36,7 @@ _PASSED_ON: Final = ("PYTHONPATH",)
 
 
 class Imports:
-    """Runs the imports of one machine on request."""
+    """Runs one machine's imports on request."""
 
     def __init__(
         self,

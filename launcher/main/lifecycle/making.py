@@ -22,7 +22,7 @@ ABANDON_SECONDS: Final = 1.0
 
 
 class Making:
-    """Limits the making of a domain; there is only one at a time."""
+    """Limits a domain's making; there is only one at a time."""
 
     def __init__(self, hypervisor: Hypervisor, record: Record, preparation: Preparation) -> None:
         self._hypervisor = hypervisor
@@ -31,7 +31,7 @@ class Making:
         self._limit: asyncio.Timeout | None = None
 
     def abandon(self) -> None:
-        """Interrupt the making of a domain in ``until_abandoned``, if any."""
+        """Interrupt a domain's making in ``until_abandoned``, if any."""
         if self._limit is not None and not self._record.known.abandoned:
             self._record.take(known.abandoned)
             self._limit.reschedule(asyncio.get_running_loop().time())

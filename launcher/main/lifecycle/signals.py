@@ -14,7 +14,7 @@ logger = logging.getLogger(__name__)
 
 
 class Signals:
-    """Sends signals to the guest of this pod."""
+    """Sends signals to this pod's guest."""
 
     def __init__(self, hypervisor: Hypervisor, record: Record, agent: Agent) -> None:
         self._hypervisor = hypervisor

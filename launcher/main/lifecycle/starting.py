@@ -1,4 +1,4 @@
-"""The start of the domain: once in the life of a pod."""
+"""The domain's start: once in a pod's life."""
 
 from __future__ import annotations
 

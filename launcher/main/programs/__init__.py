@@ -1,1 +1,1 @@
-"""Child processes of virt-launcher, and the resources of its container."""
+"""Child processes of virt-launcher, and its container's resources."""

@@ -1,4 +1,4 @@
-"""libvirtd as a child process during the life of the pod."""
+"""libvirtd as a child process during the pod's life."""
 
 from __future__ import annotations
 

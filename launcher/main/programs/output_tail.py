@@ -18,7 +18,7 @@ class OutputTail:
     """The newest output from a pipe."""
 
     reader: int
-    """Closed at the end of the pipe, or by ``end``."""
+    """Closed at the pipe's end, or by ``end``."""
     kept: bytes = b""
 
     def begin(self) -> None:

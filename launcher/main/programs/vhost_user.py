@@ -19,7 +19,7 @@ Device = TypeVar("Device")
 
 @dataclass(eq=False, slots=True)
 class Backend(Generic[Device]):
-    """A running backend, and the end of its output."""
+    """A running backend, and its output's end."""
 
     device: Device
     pid: int
@@ -36,7 +36,7 @@ class Backend(Generic[Device]):
 
 
 def start(children: Children, device: Device, command: Sequence[str], environment: Mapping[str, str]) -> Backend[Device]:
-    """Start the backend of a device. Raises OSError."""
+    """Start a device's backend. Raises OSError."""
     reader, writer = os.pipe2(os.O_CLOEXEC)
     with descriptors.on_error(partial(os.close, reader)), descriptors.closing(writer):
         pid, exited = children.start(command, environment, output=writer)

@@ -49,7 +49,7 @@ class Replay:
             self._cut = True
 
     def content(self, limit: int = CONSOLE_HISTORY_BYTES) -> bytes:
-        """Return the newest output, at most ``limit`` bytes, from the start of a line if older output is missing."""
+        """Return the newest output, at most ``limit`` bytes, from a line's start if older output is missing."""
         data, cut, limit = self._data, self._cut, min(limit, self._limit)
         if len(data) > limit:
             data, cut = data[len(data) - limit :], True

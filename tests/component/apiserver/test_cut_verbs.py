@@ -141,7 +141,7 @@ async def call(through: Version, verb: str, query: str = "") -> Answer:
 
 
 async def call_cut(world: World, verb: str, query: str = "") -> Answer | None:
-    """Return the answer of a call, None if virt-api was killed."""
+    """Return a call's answer, None if virt-api was killed."""
     async with asyncio.TaskGroup() as tasks:
         calling, cut = tasks.create_task(call(world.first, verb, query)), tasks.create_task(world.cutting.cut.wait())
         await asyncio.wait((calling, cut), return_when=asyncio.FIRST_COMPLETED)

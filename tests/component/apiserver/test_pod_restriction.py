@@ -109,7 +109,7 @@ async def test_a_disk_that_the_machine_names_may_be_there(cluster: Cluster) -> N
 
 
 async def test_recorded_pod_of_a_disk_is_own_and_has_only_its_claim(cluster: Cluster) -> None:
-    """virt-handler mounts the claim of this pod."""
+    """virt-handler mounts this pod's claim."""
     disks = [{"name": "data", "type": "PersistentVolumeClaim", "source": {"name": "data"}}]
     spec = {"domain": {"memory": {"guest": "64Mi"}, "devices": {"disks": disks}}}
     machine = await cluster.admin("POST", f"{BASE}/virtualmachines", {**MACHINE, "metadata": {"name": "vm2"}, "spec": spec})

@@ -51,7 +51,7 @@ class MapAtom:
         """Defaults of a list's keys."""
 
     def child(self, name: str) -> Atom:
-        """Return the type of a field.
+        """Return a field's type.
 
         Raises:
             Mismatch: the schema does not declare it.

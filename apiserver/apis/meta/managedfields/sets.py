@@ -109,7 +109,7 @@ def contains(first: Fields, second: Fields) -> bool:
 
 
 def is_member(tree: Fields) -> bool:
-    """Return whether the field of this subtree is itself a member."""
+    """Return whether this subtree's field is itself a member."""
     return not tree or SELF in tree
 
 

@@ -81,7 +81,7 @@ class Node:
         return node
 
     def get(self, attribute: str, default: str = "") -> str:
-        """Return the value of an attribute, or ``default``."""
+        """Return an attribute's value, or ``default``."""
         return self.attributes.get(attribute, default)
 
 

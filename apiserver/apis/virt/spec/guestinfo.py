@@ -50,7 +50,7 @@ class Items:
 
 
 Shape = Text | Number | Moment | Address | Items | Mapping[str, Any]
-"""A mapping is an object with the shape of each field."""
+"""A mapping is an object with each field's shape."""
 
 FIELDS: Final[Mapping[str, Shape]] = {
     "time": Moment(),

@@ -20,7 +20,7 @@ from apiserver.apis.virt.spec import hot_plug, hot_plug_interfaces, running
 from apiserver.apis.virt.spec.running import Difference
 
 What = Literal["disk.ioTune", "disk.size", "interface.state", "cpu.sockets", "memory.guest"]
-"""The kind of a device, and its setting."""
+"""A device's kind, and its setting."""
 KNOWN: Final[tuple[What, ...]] = get_args(What)
 FIELD: Final = "changes"
 PENDING: Final = "Pending"
@@ -34,7 +34,7 @@ MAX_CHANGES: Final = 64
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """A setting's place in ``spec.domain``, and the comparison of its values."""
+    """A setting's place in ``spec.domain``, and its values' comparison."""
 
     place: str
     """``devices.`` and the list of devices with this setting, or another member of ``spec.domain``."""

@@ -60,7 +60,7 @@ def _validate_outside_domain(obj: Object) -> list[FieldError]:
 def validate_virtual_machine_update(obj: Object, old: Object, allowed: Allowed = NOTHING) -> list[FieldError]:
     """Return errors in an updated VirtualMachine, but not in an unchanged spec or domain.
 
-    Stricter rules must not prevent the removal of a finalizer, or a stop.
+    Stricter rules must not prevent a finalizer's removal, or a stop.
     """
     found = size.validate(obj, old)
     if obj["spec"] == old["spec"]:

@@ -119,7 +119,7 @@ def test_a_mount_takes_no_more_memory_than_others() -> None:
 
 
 def test_trimmed_kubelet_status_is_bounded_and_keeps_its_meaning() -> None:
-    """A node may write the status of its pods, and may create mirror pods in any namespace."""
+    """A node may write its pods' status, and may create mirror pods in any namespace."""
     pod = a_pod(phase="Failed", exit_code=1)
     pod["status"] |= {"reason": TEXT, "message": TEXT, "podIPs": [{"ip": TEXT}]}
     pod["status"]["conditions"] = [

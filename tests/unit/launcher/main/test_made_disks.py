@@ -35,7 +35,7 @@ async def make(
 
 
 class Commands(Children):
-    """Records the contents of the image."""
+    """Records the image's contents."""
 
     def __init__(self, *, fails: bool = False) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""The choice of an endpoint, with scripted servers."""
+"""An endpoint's choice, with scripted servers."""
 
 import asyncio
 

@@ -9,7 +9,7 @@ target   TargetReady, Running               targetAddress, when it changed
 target   Running → Succeeded                message, endTime, progress; after the machine moved to the target's pod
 target   Succeeded                          progress, in case virt-controller wrote Succeeded first
 source   TargetReady → Running              startTime
-source   TargetReady, Running → Failed,     message, endTime; Cancelled only if it is being deleted; neither after the
+source   TargetReady, Running → Failed,     message, endTime; Cancelled only if being deleted; neither after the
          Cancelled                          guest was released or moved
 source   Running → Failed, Cancelled        progress
 source   Running                            condition Released=True, reported by its launcher; progress, condition Converging;

@@ -12,7 +12,7 @@ from apiserver.apis.virt.lifecycle import power
 def _vm(
     strategy: str = "RerunOnFailure", *, limit: int | None = None, attempt: int = 0, request: Any = None, **ended: Any
 ) -> dict[str, Any]:
-    """Return a VM; ``ended`` maps ``a<number>`` to a result, to (result, runningTime), or to the members of its entry."""
+    """Return a VM; ``ended`` maps ``a<number>`` to a result, to (result, runningTime), or to its entry's members."""
     attempts = []
     for name, value in ended.items():
         result, running = value if isinstance(value, tuple) else (value, None)

@@ -40,7 +40,7 @@ def is_started(actions: tuple[Action, ...]) -> bool:
 
 
 def lost(name: str = "testvm", *, ago: float = 5.0, status: str = "True", **spec: Any) -> dict[str, Any]:
-    """Return a machine with condition NodeLost: ``True`` after the loss of its node, else after its restart."""
+    """Return a machine with condition NodeLost: ``True`` after its node's loss, else after its restart."""
     vm = a_vm(phase="Failed", attempts=[an_attempt(result="Failed", endTime="2026-01-01T00:00:00Z")], **spec)
     since = times.to_rfc3339(NOW - timedelta(seconds=ago))
     ready = {"type": "Ready", "status": "False", "reason": "AttemptFailed", "lastTransitionTime": since}
