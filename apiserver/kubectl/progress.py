@@ -43,7 +43,7 @@ def drawn(percent: int) -> str:
 
 
 def outcome(migration: Object) -> str:
-    """Return a migration's outcome as a sentence."""
+    """Return an ended migration's outcome as a sentence."""
     message = one_line(str(dig_migration(migration, "status", "message") or ""), MAX_OUTCOME)
     phase = phases.phase_of(migration)
     if phase != phases.SUCCEEDED:

@@ -12,7 +12,7 @@ from launcher.domain.values import InvalidSpecification, word
 
 
 def append(tree: Tree, definition: Definition) -> None:
-    """Append the clock and its timers."""
+    """Append the clock and its timers. Raises InvalidSpecification."""
     clock = SubElement(tree.domain, "clock", _offset(definition.specification))
     said = hardware.timers(definition.specification)
     _append_rtc(clock, said.get("rtc") or {}, definition)
@@ -26,7 +26,7 @@ def append(tree: Tree, definition: Definition) -> None:
 
 
 def zone(specification: Mapping[str, Any]) -> str:
-    """Return the guest's time zone, checked to stay in the zone directory; empty for UTC."""
+    """Return the guest's time zone; empty for UTC. Raises InvalidSpecification for a name that leaves the zone directory."""
     given = (specification.get("clock") or {}).get("timezone")
     if given is not None and (not isinstance(given, str) or not hardware.ZONE.fullmatch(given)):
         raise InvalidSpecification(f"clock.timezone: {given!r} is not a time zone")

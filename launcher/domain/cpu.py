@@ -69,7 +69,10 @@ def _append_features(cpu: Element, definition: Definition) -> None:
 
 
 def _append_pins(domain: Element, definition: Definition) -> None:
-    """Pin each virtual processor to a dedicated one of the pod. QEMU's other threads get those left, or else all."""
+    """With dedicated processors, pin each virtual one to one of the pod; QEMU's other threads get those left, or else all.
+
+    Raises InvalidSpecification.
+    """
     specification, own = definition.specification, definition.processors
     if not (needed := hardware.dedicated(specification)):
         return

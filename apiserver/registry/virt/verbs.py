@@ -164,7 +164,7 @@ class OperationVerb(Verb):
         self._parameters = parameters
 
     def apply(self, obj: Object, body: Object, now: datetime) -> Object:
-        """Return ``obj`` with a new entry of ``status.operations``, unchanged if it lists the body's id."""
+        """Add an entry to ``status.operations`` of ``obj``, unless it lists the body's id; return ``obj``. Raises Invalid, Conflict."""
         needed = frozenset(name for name, default in self._parameters.items() if default is None)
         verb_options.require(obj, body, frozenset({"id", *self._parameters}), needed)
         given = body.get("id")

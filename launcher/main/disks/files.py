@@ -63,7 +63,7 @@ def look(specification: Mapping[str, Any]) -> dict[str, Found]:
 
 
 async def make_overlays(children: Children, specification: Mapping[str, Any], found: Mapping[str, Found]) -> None:
-    """Create the missing overlays with qemu-img."""
+    """Create the missing overlays with qemu-img. Raises CommandFailed, OSError."""
     for origin in origins(specification):
         its = found[origin.name]
         overlay = overlay_of(origin, its)
