@@ -1,7 +1,7 @@
 """``make bench-devices``: each device's cost, in pod memory and in seconds until the guest's prompt (docs/performance.md).
 
-Each machine has one device more than the base, and its price is the difference of medians. The last one is the cloud image of
-``examples/cloud-init.yaml``, until cloud-init has finished. Machines run one at a time.
+A device's price is the difference of medians. The last machine is that of ``examples/cloud-init.yaml``, until cloud-init has finished.
+Machines run one at a time.
 """
 
 from __future__ import annotations

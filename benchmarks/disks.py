@@ -1,7 +1,7 @@
 """``make bench-disks``: a disk's throughput and operations in the guest and outside (docs/performance.md).
 
-The disk has bus virtio and ``cache: none``, once with its own I/O thread. ``gauge`` uses it with O_DIRECT: 1 MiB sequentially, and 4 KiB at
-random positions, by one and by sixteen processes. One machine runs at a time.
+``gauge`` uses the disk with O_DIRECT: 1 MiB sequentially, and 4 KiB at random positions, by one and by sixteen processes. One machine runs
+at a time.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """``make bench-losses``: seconds from a node's loss to the restart of its machine elsewhere, by step.
 
-One node after the other loses its kubelet and our pods' processes at once. Its board reports that it is off as soon as the fence agent
-asks. Steps:
+The board reports that the node is off as soon as the fence agent asks. Steps:
 
 - ``unknown``: virt-controller finds the node unreachable
 - ``fenced``: the agent's proof is written to the Node

@@ -1,8 +1,7 @@
 """``make bench-migrate``: successive live migrations of a guest with a client behind a Service (docs/performance.md).
 
-The guest counts on its console and answers HTTP. Results of each migration: seconds from ``create`` to its end and of each phase; bytes,
-rate and downtime from ``status.progress``; processor time of both virt-handlers beyond their idle rate, and of the relays; and the client's
-attempts.
+The guest counts on its console and answers HTTP. Bytes, rate and downtime are from ``status.progress``; processor time of virt-handlers is
+that beyond their idle rate.
 """
 
 from __future__ import annotations

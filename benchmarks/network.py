@@ -1,7 +1,6 @@
 """``make bench-network``: throughput and connections of a guest and of a container on its node (docs/performance.md).
 
-``gauge`` runs here and on another node: one TCP connection at full speed in each direction, then successive connections by four processes,
-from either side. One machine runs at a time.
+``gauge`` runs in both, and on another node. One machine runs at a time.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 - **writes**: versions of the machine's object while a verb runs.
 - **suspension**: seconds of ``kubectl virt suspend --wait`` and ``resume --wait`` of a guest with 1 GiB of written memory.
-- **echo**: milliseconds from a line to the guest's answer, at virt-launcher's socket in the pod and through kube-apiserver, in turn.
+- **echo**: milliseconds from a line to the guest's answer, in the pod and through kube-apiserver, in turn.
 - **rates**: one TCP connection to a Linux guest, by ``kubectl virt port-forward`` and ``kubectl port-forward``, in turn.
 """
 

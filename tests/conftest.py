@@ -4,7 +4,7 @@ A group is a module, or several that cannot run at the same time: those that nee
 others of tests/host, which share this machine's devices.
 
 Modules that share the cluster begin first, then those that have it alone, then all others; of each, the longest first. Cluster tests mostly
-wait, so other tests fill the time. Small groups at the end keep all processes busy.
+wait, so other tests fill the time.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
 """The pytest plugin that runs a failed cluster or host test once more, alone: ``--once-more``.
 
-The second run has new fixtures, and so a new namespace. No other test of its kind runs meanwhile (hook ``pytest_run_alone``). If it
-succeeds, the test has *flaked*: the report has the CPU pressure, and a file below ``build/flaked`` the first failure. The run still fails
-if ``tests/flakes.toml``, the ledger, already lists the test, or if more than two tests flaked. Tests that saw damage (``tests/damage.py``)
-are never repeated.
+CONTRIBUTING.md has the rules. No other test of its kind runs during the second run (hook ``pytest_run_alone``). If that succeeds, the test
+has *flaked*, and the report has the CPU pressure.
 """
 
 from __future__ import annotations

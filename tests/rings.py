@@ -1,8 +1,6 @@
 """The ring of each test module: ``check`` before each commit, ``test`` for each change, ``all`` before an issue is closed.
 
-``make check`` runs the ring ``check``, ``make test`` also ``test``, ``make test-all`` everything. ``make test`` adds modules of the ring
-``all``, within a cap: those of packages changed within a day, and a slice chosen by the commit. Of large families of cases it runs a
-sample, also chosen by the commit (``tests/selection.py``, the pytest plugin).
+CONTRIBUTING.md, "Rings, slices and samples", describes them; ``tests/selection.py`` is the pytest plugin.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ The load generator sends one request per line of a file. The front proxy's certi
 - one request in twenty is from a new user
 - one in two has a ``traceparent``
 
-Both servers cache 8,192 reviews of user, verb and object (``tests.reference_server.servers.VARIED``): in the long run, four in five.
+Both servers cache 8,192 reviews (``tests.reference_server.servers.VARIED``): in the long run, four in five.
 """
 
 from __future__ import annotations

@@ -182,7 +182,7 @@ def ran_at(guest: str, source: watching.Qemu, clocks: list[Look]) -> float:
 def test_neighbours_are_told_where_a_guest_is_that_has_moved(
     kubectl: Kubectl, testguest: None, further_networks: None, switch: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The target announces the guest; a switch would forget the old place only after five minutes. Uses the previous test's VMs."""
+    """A switch would forget the old place only after five minutes. Uses the previous test's VMs."""
     namespace, device = joins(switch), "switch"
     ip("address", "add", f"{ASKER}/24", "dev", device, netns=namespace)
     (link,) = json.loads(subprocess.run(["ip", "-n", namespace, "-json", "link", "show", device], check=True, capture_output=True).stdout)

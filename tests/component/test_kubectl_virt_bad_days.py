@@ -304,7 +304,7 @@ async def test_no_credential_is_sent_where_an_answer_points(way: Access, server:
 @pytest.mark.parametrize("status", [300, 301, 302, 303, 307, 308])
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.0.0.2"])
 async def test_no_stream_is_opened_where_an_answer_points(status: int, host: str) -> None:
-    """The library would send the certificate and other headers to another host, and to this host also the token."""
+    """The library would send certificate and headers to another host, and to this host also the token."""
     asked: list[bytes] = []
 
     async def elsewhere(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

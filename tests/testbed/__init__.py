@@ -1,7 +1,7 @@
 """A real two-node Kubernetes on one machine, for the demo and for tests marked ``cluster``.
 
-It runs kube-apiserver with the aggregation layer, controller manager, scheduler, kube-proxy, two kubelets and two containerds from released
-sources, CoreDNS and Helm. Each node is a network namespace on a bridge and a mount namespace with its own ``/var/lib/kubelet``.
+It runs Kubernetes and containerd from released sources, with the aggregation layer, CoreDNS and Helm. Each node is a network namespace on a
+bridge and a mount namespace with its own ``/var/lib/kubelet``.
 
 It imports only the standard library, because ``make demo`` starts here before a virtual environment exists. A step that fails raises
 ``progress.StepFailed``.

@@ -1,8 +1,7 @@
 """Recheck the user's rights during a stream (``docs/decisions/streams.md``).
 
-Every half minute, repeat the opening's checks without cache: the credential (a certificate by dates and current
-trust, a token by TokenReview), impersonation, and the rights to the subresource. While kube-apiserver answers, a stream
-ends less than a minute after the loss of rights.
+Every half minute, repeat the opening's checks without cache: the credential (a certificate by dates and current trust, a token by
+TokenReview), impersonation, and the rights to the subresource.
 """
 
 from __future__ import annotations

@@ -3,9 +3,8 @@
 Tokens are bound to pods, and kube-apiserver reports the pod's node (KEP-4193): in ``X-Remote-Extra-`` when it proxies,
 else in its TokenReview.
 
-The new object is compared with the stored one (:mod:`apiserver.apis.virt.rights.node_rights`) at the write's revision.
-Other objects are read outside the transaction, which suffices: the parties of an unfinished Migration may do what was
-allowed when it was read.
+The new object is compared with the stored one (:mod:`apiserver.apis.virt.rights.node_rights`) at the write's revision. Other objects are
+read outside the transaction: the parties of an unfinished Migration may do what was allowed when it was read.
 """
 
 from __future__ import annotations

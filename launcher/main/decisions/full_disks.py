@@ -1,7 +1,7 @@
 """Decides which disks are full, and when to try to resume a guest that they paused.
 
-Full storage behind a block device, a quota or an NFS server is not visible, so only a try shows it; a guest that pauses again is tried less
-and less often. virt-handler resumes it, unless a user paused the machine.
+Full storage behind a block device, a quota or an NFS server is not visible, so only tries show it, less and less often. virt-handler
+resumes the guest, unless a user paused the machine.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Creates blank disks in claims that have none: ``source.create`` (docs/decisions/disks.md).
 
-Creation makes ``disk.img.new``, locks it, sets its size, syncs it and links it to ``disk.img``; the link fails if that exists. So a killed
-pod leaves no partial disk, two pods create only one, and nothing is overwritten. A file without a lock is left over, and is removed.
+Creation makes ``disk.img.new``, locks it, sets its size, syncs it and links it to ``disk.img``; the link fails if that exists. A file
+without a lock is left over, and is removed.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The source's side of a live migration: runs it, and determines for certain whether the domain left.
 
-The domain is released in the target after ``succeeded`` was reported here. So ``succeeded`` is reported only after QEMU has exited in this
-pod, and anything else only after the domain continues or has ended here.
+``succeeded``, which releases the domain in the target, is reported only after QEMU has exited in this pod, and anything else only after the
+domain continues or has ended here.
 """
 
 from __future__ import annotations

@@ -80,7 +80,7 @@ UNANSWERABLE = ("w1", "absent", "", "?limit=1", "?fieldSelector=metadata.name=w1
 
 @pytest.mark.parametrize("how", ["pause", "kill"])
 async def test_unanswerable_read_fails_without_a_second_request(pki: Pki, tmp_path: Path, how: str) -> None:
-    """Otherwise the fast path, the cache and etcd would each try, for 3, 3 and 5 s."""
+    """The fast path, the cache and etcd would each try, for 3, 3 and 5 s."""
     etcd = EtcdServer(tmp_path / "etcd", durable=True)
     etcd.start()
     try:

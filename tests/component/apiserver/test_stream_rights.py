@@ -279,10 +279,7 @@ async def test_websocket_watch_is_never_refused_for_its_origin(scene: Scene) -> 
 
 
 async def test_programs_that_say_an_origin_open_streams_and_watches(scene: Scene) -> None:
-    """Dial with websocket-client, which kubernetes.stream uses.
-
-    It sends an Origin, as fabric8 does, unlike ``Host``, which the aggregator changes.
-    """
+    """websocket-client, which kubernetes.stream uses, sends an Origin unlike the ``Host`` that the aggregator changes; so does fabric8."""
     scene.rights.granted = {"alice": {"get", "create", "watch", "list"}}
     scene.rights.tokens = {"secret": "alice"}
     dial = partial(websocket.create_connection, host="virt-api.kubevirt.svc", sslopt={"context": scene.pki.client()}, timeout=10)

@@ -127,7 +127,7 @@ async def test_aun_11_each_kubeconfig_is_used_for_what_it_is_for(pki: Pki, tmp_p
 
 
 async def test_oas_12_and_aun_08_known_users_may_read_documents(cluster: Cluster) -> None:
-    """The aggregator reads them without groups, but the cluster's roles are for ``system:authenticated``."""
+    """The aggregator has no groups, but the roles are for ``system:authenticated``."""
     cluster.allowed_users.add("system:aggregator")
     for path in ("/openapi/v3", "/openapi/v2"):
         code, _ = await cluster.ask("front-proxy-client", cluster.proxies, path=path, headers={"X-Remote-User": "system:aggregator"})

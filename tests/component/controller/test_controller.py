@@ -703,7 +703,7 @@ async def test_success_seen_before_the_move_keeps_the_guest(api: FakeAPI, cluste
 
 
 async def test_move_seen_last_keeps_the_guest(api: FakeAPI, cluster: Cluster) -> None:
-    """virt-api was away at the assignment: watches return one by one, the one of VMs last."""
+    """virt-api was away: watches return one by one, that of VMs last."""
     source = await cluster.running()
     made = await api.put(MIGRATIONS, {"metadata": {"name": "m", "namespace": "ns"}, "spec": {"selector": {"name": "testvm"}}})
     name = names.target_pod_name("testvm", made["metadata"]["uid"])

@@ -326,7 +326,7 @@ async def test_there_is_nothing_else_to_ask_for(api: FakeAPI, tmp_path: Path, pa
 
 @pytest.mark.parametrize("path", [f"{PREFIX}guessed", "/evictions/%C3%A4", "/evictions/%ED%A0%80"])
 async def test_caller_without_the_secret_moves_nothing_and_gets_429(api: FakeAPI, tmp_path: Path, path: str) -> None:
-    """The caller may be a kube-apiserver with an old configuration: any code but 429 would end a drain."""
+    """It may be a kube-apiserver with an old configuration: other codes would end a drain."""
     async with served(api, tmp_path) as ask:
         for pod in (POD, "virt-launcher-absent"):
             code, answer = await ask(review(pod), path)
@@ -505,7 +505,7 @@ async def test_eviction_after_an_uncordon_waits_for_a_new_cordon(api: FakeAPI, t
 
 
 async def test_a_drain_of_hundreds_of_guests_is_answered_at_once(api: HangingAPI, tmp_path: Path) -> None:
-    """kube-apiserver opens a connection for each; closing one early would end the drain with 500."""
+    """kube-apiserver opens a connection for each; one that closes early ends the drain with 500."""
     pods = await put_machines(api, 140)
     async with served(api, tmp_path) as ask:
         await ask(review("virt-launcher-absent"))
@@ -564,7 +564,7 @@ async def test_pod_with_an_impossible_owner_name_may_be_evicted(api: FakeAPI, tm
 
 
 async def test_reviews_of_one_pod_share_a_lookup_and_delay_no_other(api: HangingAPI, tmp_path: Path) -> None:
-    """Each review reads every claim; a tenant's evictions of one pod must not delay drains."""
+    """A tenant's evictions of one pod must not delay drains."""
     claims = [f"data-{number}" for number in range(26)]
     disks = [{"name": each, "type": "PersistentVolumeClaim", "source": {"name": each}} for each in claims]
     await api.edit(VMS, "default", "testvm", lambda obj: obj["spec"]["domain"].update(devices={"disks": disks}))

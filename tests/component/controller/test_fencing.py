@@ -135,7 +135,7 @@ async def test_a_kubelet_of_the_same_boot_refutes_the_agent(api: FakeAPI, tmp_pa
 
 @pytest.mark.parametrize("restarted", [True, False])
 async def test_the_node_is_judged_as_it_is_after_the_call(api: FakeAPI, tmp_path: Path, restarted: bool) -> None:
-    """Another client taints it during the call. A node that started again needs no taint."""
+    """Another client taints it during the call, or the node starts again."""
     async with rack(api, tmp_path) as found:
         found.answers(f"while ! test -e {tmp_path}/go; do sleep 0.05; done; echo '{OFF}'")
         await found.loses_the_node()

@@ -95,7 +95,7 @@ WRITTEN_BY_TENANTS = (
 
 @pytest.mark.parametrize(("where", "key"), WRITTEN_BY_TENANTS, ids=[key for _, key in WRITTEN_BY_TENANTS])
 async def test_hostile_pod_values_affect_no_other_machine(cluster: Cluster, caplog: pytest.LogCaptureFixture, where: str, key: str) -> None:
-    """In labels or annotations of the VM's own pod, and of others. kube-apiserver checks types, not texts."""
+    """In labels or annotations of any pod. kube-apiserver checks types, not texts."""
     pod = await cluster.running()
     for number, value in enumerate([*TEXTS, None]):
         stranger: dict[str, Any] = copy.deepcopy(pod)

@@ -164,7 +164,7 @@ async def test_foreign_pod_with_our_name_is_reported_and_left_alone(api: FakeAPI
 
 
 async def test_non_launcher_pod_claiming_the_machine_blocks_nothing(api: FakeAPI, tenant: Tenant) -> None:
-    """virt-controller may not delete it; if it counted, a tenant could block a VM's start or end forever."""
+    """virt-controller may not delete it, so it would block a start or end forever."""
     shapeless = tenant.forged("virt-launcher-squatter", uid=KNOWN)
     del shapeless["spec"]["containers"][0]["volumeMounts"]
     await api.put(PODS, shapeless)
@@ -559,7 +559,7 @@ async def test_a_target_of_which_nothing_runs_is_not_waited_for(api: FakeAPI, te
 
 @pytest.mark.parametrize("fields", [(), ("labels", "annotations", "ownerReferences")])
 async def test_released_target_is_awaited_like_a_named_one(api: FakeAPI, tenant: Tenant, fields: tuple[str, ...]) -> None:
-    """The guest moved without its source's report, so the target is deleted. A forced deletion does not shorten its grace period."""
+    """The guest moved without its source's report. A forced deletion does not shorten the grace period."""
     source, target = await migrating(api, tenant)
     if fields:
         await tenant.strip(target, *fields)

@@ -201,7 +201,7 @@ def test_pods_are_neither_changed_nor_entered_with_the_account(cluster: Cluster)
 
 
 def test_account_resizes_only_the_memory_of_launcher_pods(cluster: Cluster) -> None:
-    """By virt-controller's own patch, of pods without a node: kube-apiserver asks whether the node has room."""
+    """Of pods without a node, because kube-apiserver asks whether the node has room."""
     for pod, allowed in ((changed(OURS["as it was made"]), True), (changed(DELETIONS["another name"]), False)):
         code, made = cluster.create(pod, user="")
         assert code == http.client.CREATED, made
@@ -219,7 +219,7 @@ def test_account_resizes_only_the_memory_of_launcher_pods(cluster: Cluster) -> N
 
 
 def test_account_writes_only_the_guest_readiness_of_pods(cluster: Cluster) -> None:
-    """The test sends virt-controller's own patch; all other changes of the status are refused."""
+    """All other changes of the status are refused."""
     pod = changed(OURS["as it was made"])
     pod["metadata"]["annotations"] = {"a": "b"}
     pod["metadata"]["finalizers"] = ["example.com/f"]
@@ -284,7 +284,7 @@ def test_our_pods_with_server_defaults_are_recognized(cluster: Cluster) -> None:
 
 
 def test_tenant_can_forge_all_marks_but_not_the_compared_spec(cluster: Cluster) -> None:
-    """A tenant with ``edit`` may name any uid as a pod's controller, so an owner proves nothing."""
+    """A tenant with ``edit`` may name any uid as a pod's controller."""
     rule = {"apiGroups": [""], "resources": ["pods"], "verbs": ["*"]}
     rbac = "rbac.authorization.k8s.io"
     role: dict[str, Any] = {"apiVersion": f"{rbac}/v1", "kind": "Role", "metadata": {"name": "edit"}, "rules": [rule]}
@@ -306,7 +306,7 @@ def test_tenant_can_forge_all_marks_but_not_the_compared_spec(cluster: Cluster) 
 
 
 def test_account_changes_only_the_annotation_of_etcd(cluster: Cluster) -> None:
-    """Another account creates its pods, in a namespace with privileged ones: a free patch would allow any pod there."""
+    """Its namespace admits privileged pods: a free patch would allow any."""
     collection = "/apis/apps/v1/namespaces/kubevirt/statefulsets"
     code, made = cluster.ask("POST", collection, test_etcd_policy.etcd(), user="")
     assert code == http.client.CREATED, made

@@ -162,7 +162,7 @@ async def test_stalled_target_blocks_the_source_in_bounded_memory(scene: Scene) 
 
 
 async def test_target_holds_all_unread_connections_within_its_memory(scene: Scene) -> None:
-    """A migration's connections send as much as they can from both ends, as compromised launchers would. One more still fits."""
+    """A migration's connections send as much as they can from both ends. One more still fits."""
     target, source = RelayProcess(), RelayProcess()
     of_each = len(TARGET_SOCKETS) * copying.MAX_CONNECTIONS
     async with contextlib.AsyncExitStack() as stack, asyncio.TaskGroup() as leading:
@@ -277,7 +277,7 @@ def said(pod: socket.socket) -> int:
 
 
 def test_peer_that_takes_no_answers_is_disconnected(tmp_path: Path) -> None:
-    """OpenSSL answers each request for a new key, and TLS 1.3 allows any number of them."""
+    """TLS 1.3 allows any number of requests for new keys."""
     authority = Authority(tmp_path)
     one, other = socket.socketpair()
     with one, other:

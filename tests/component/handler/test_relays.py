@@ -257,7 +257,7 @@ async def test_only_another_handler_may_say_that_the_guest_left(scene: Scene) ->
 
 
 async def test_connections_of_a_migration_are_limited(scene: Scene) -> None:
-    """Each costs the target's virt-handler memory, and leads to the pod's libvirtd or QEMU."""
+    """Each costs memory, and leads to the pod's libvirtd or QEMU."""
     scene.expect()
     header = Header("mig-1", "data").encode()
     async with contextlib.AsyncExitStack() as stack:
@@ -298,7 +298,7 @@ async def test_forgotten_migration_keeps_its_open_connections(scene: Scene) -> N
 
 
 async def test_a_pod_that_dials_without_end_gets_a_few_relays(scene: Scene) -> None:
-    """More than ``MAX_CONNECTIONS`` are closed: with a slow target, each costs virt-handler two descriptors."""
+    """With a slow target, each costs virt-handler two descriptors."""
     run_directory(scene.root, "source")
     accepted: list[socket.socket] = []
     with socket.create_server(("127.0.0.1", 0)) as silent, contextlib.ExitStack() as stack:
@@ -347,7 +347,7 @@ async def test_a_source_node_that_dials_without_end_gets_a_few_relays(scene: Sce
 
 
 async def test_silent_connections_of_a_node_are_limited(scene: Scene) -> None:
-    """Each is a thread of the process for all nodes' relays, which has limited memory."""
+    """Each is a thread of the process for all nodes' relays."""
     scene.incoming.expect("mig-2", Expected("target", "n3", scene.release))
     opened = [await scene.connect() for _ in range(DEFAULT_LIMITS.pending_per_node)]
     await eventually(lambda: scene.incoming._pending["n"] == DEFAULT_LIMITS.pending_per_node)

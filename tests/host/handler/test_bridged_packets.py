@@ -70,7 +70,7 @@ async def test_the_pod_has_no_address_and_its_guest_has(world: World) -> None:
 
 
 async def test_guest_is_answered_on_a_network_that_reflects_broadcasts(world: World) -> None:
-    """A CNI bridge in hairpin mode reflects them. Senders that forge the guest's address must not replace it."""
+    """As a CNI bridge in hairpin mode. Forged senders must not take the guest's place."""
     question = world.mine(arp(1, world.mac, POD, CALLER), ARP)
     assert world.tap.send(question)
     world.uplink.until(question[14:])

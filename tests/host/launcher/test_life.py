@@ -20,7 +20,7 @@ LINUX = messages.Sync(a_machine())
 
 
 def test_guest_boots_in_seconds_and_the_launcher_stays_small(start: Start, capsys: pytest.CaptureFixture[str]) -> None:
-    """Debian's bzImage from a BIOS; other tests boot the tiny guest where they need no Linux."""
+    """Debian's bzImage from a BIOS."""
     begin, before = time.monotonic(), look()
     pod = start()
     with pod.client() as client, pod.console() as viewer:
@@ -100,7 +100,7 @@ def test_sigterm_shuts_the_guest_down_and_ends_with_0(start: Start) -> None:
 
 
 def test_sigterm_during_the_boot_presses_the_button_repeatedly(start: Start) -> None:
-    """Linux takes seconds to boot, under load half a minute, which the grace period allows."""
+    """Linux boots for seconds, under load half a minute, which the grace period allows."""
     pod = start()
     with pod.client() as client:
         client.ask(messages.Sync(dataclasses.replace(a_machine(), grace_seconds=200.0)))

@@ -83,7 +83,7 @@ def test_chart_lints() -> None:
 
 
 def test_chart_renders_the_reviewed_manifests() -> None:
-    """After an intended change, write the file again: GOLDEN=write pytest tests/unit/charts."""
+    """To write the file again: GOLDEN=write pytest tests/unit/charts."""
     rendered = render(NODE)
     if os.environ.get("GOLDEN") == "write":
         GOLDEN.write_text(rendered, encoding="utf-8")
@@ -344,7 +344,7 @@ def test_the_room_for_files_of_nodes_is_a_quantity() -> None:
 
 
 def test_migration_bandwidth_pattern_matches_virt_controller() -> None:
-    """Otherwise it would not start. The pattern also refuses a few valid amounts near the bounds, which have another notation."""
+    """It also refuses a few valid amounts near the bounds, which have another notation."""
     admitted = pattern_of("migrations", "bandwidth")
     taken = [each for each in AMOUNTS if admitted.fullmatch(each)]
     assert {"0", "8192Ki", "1Mi", "100000Mi", "10M", "1G", "1Gi", "100Gi", "1Ti"} <= {*taken}

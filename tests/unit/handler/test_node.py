@@ -65,7 +65,7 @@ def test_vsock_device_is_given_only_on_request() -> None:
 
 
 def test_a_claim_that_the_guest_only_reads_is_given_to_be_read() -> None:
-    """A compromised QEMU could write to the base image of an ephemeral disk, which other VMs share."""
+    """A compromised QEMU could write to a base image that other VMs share."""
     claim = {"type": "PersistentVolumeClaim", "source": {"name": "image"}}
     given = [
         {**claim, "name": "own"},

@@ -82,7 +82,7 @@ def test_survivors_file_is_complete_and_names_mutated_modules() -> None:
 
 
 def test_the_lines_of_the_survivors_are_there() -> None:
-    """All mutants take a quarter of an hour, this test a second. Rewritten lines need a new verdict."""
+    """Rewritten lines need a new verdict."""
     reasons = survivors.read(survivors.PATH.read_text(encoding="utf-8"))
     sources = {key.module: (layout.REPOSITORY / key.module).read_text(encoding="utf-8") for key in reasons}
 

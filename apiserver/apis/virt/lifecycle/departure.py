@@ -1,7 +1,7 @@
 """The condition of a Migration that lets its guest, which arrives paused, run on the target.
 
-It requires that the guest's QEMU on the source is gone and the source's libvirt has released it. The source's virt-handler writes that, or
-virt-controller from the final report of the source's pod. It is never revoked.
+It says that the source's QEMU is gone. The source's virt-handler writes it, or virt-controller from the final report of the source's pod.
+It is never revoked.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Finds non-operational nodes (``docs/decisions/life-cycle.md``).
 
-A machine is evidence against a node only if its start failed there and its guest then ran on another node. A successful start clears it,
-and so does an administrator's annotation. If the first start after the pause fails, the next pause is twice as long.
+A machine is evidence against a node only if its start failed there and its guest then ran on another. A successful start clears it, and so
+does an administrator's annotation. If the first start after the pause fails, the next pause doubles.
 """
 
 from __future__ import annotations

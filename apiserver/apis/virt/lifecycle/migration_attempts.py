@@ -1,8 +1,8 @@
 """Attempts of a Migration, each with its own target pod.
 
-``status.attempt`` is the number of the current attempt; ``status.attempts`` lists the failed ones. virt-controller retries a failure that
-may be temporary if nothing runs in the target and the guest is on the source: it never began to move, or the source's virt-launcher
-reported it. A Migration from an older virt-controller has no number; its first failure is final.
+``status.attempt`` is the current attempt's number; ``status.attempts`` lists the failed ones. virt-controller retries a failure that may be
+temporary if nothing runs in the target and the guest is on the source: it never began to move, or the source's virt-launcher reported it.
+Without a number, from an older virt-controller, the first failure is final.
 
 Each attempt has its own uid, so reports about an earlier one never apply to a later one.
 """

@@ -1,10 +1,6 @@
 """Networks of a launcher pod: names and addresses shared by several processes.
 
-Addresses without ``BRIDGED`` are for a masqueraded guest. ``attachments`` has names for further networks.
-
-::
-
-    guest ── tap0 ── bridge k6t-eth0 (10.0.2.1, fd10:0:2::1, fixed MAC) ── masquerade out, dnat in ── eth0 (the pod's addresses)
+Addresses without ``BRIDGED`` are for a masqueraded guest (:mod:`handler.network`). ``attachments`` has names for further networks.
 
 virt-handler makes bridge, taps and filters. virt-launcher answers DHCP on the bridge, and IPv6 requests on its own tap.
 """

@@ -3,8 +3,8 @@
 A claim that a guest writes to as a disk belongs to one machine. Guests that only read may share it. Machines with ``shareable``, whose
 guests coordinate, may share it with each other, but not with readers.
 
-Machines may share a claim as a file system, whose writes the kernel or the network file system orders. Meanwhile it cannot be a disk or
-hold firmware state of another, because a guest that writes files could change those. Read-only file systems need no lock.
+Machines may share a claim as a file system. Meanwhile it cannot be a disk or hold firmware state of another, because a guest that writes
+files could change those. Read-only file systems need no lock.
 """
 
 from __future__ import annotations

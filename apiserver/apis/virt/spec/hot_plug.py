@@ -1,8 +1,8 @@
 """Disks, and media of CD-ROM drives, that a running guest gets and loses (``docs/decisions/disks.md``).
 
-virt-controller makes an *attachment pod* on the guest's node, with the claim of a disk that only the desired form has, and records it in
+virt-controller makes an *attachment pod* with the claim of a disk that only the desired form has, and records it in
 ``status.volumeStatus``. In this write, virt-api copies the disk to the running form, and locks the claim; virt-handler then attaches it. A
-removed disk stays in the running form until virt-handler writes that the guest released it.
+removed disk stays in the running form until the guest released it.
 
 A drive stays; only its medium comes and goes. Another medium takes two steps, with an empty drive in between.
 """

@@ -1,8 +1,8 @@
 """The desired and the running hardware of a machine (``docs/decisions/life-cycle.md``).
 
-The *desired* form is the spec. The *running* form is the hardware of a guest's start, until it ends; it takes only the edits of
-``live_changes``. When a user edits a machine with a guest, virt-api copies :data:`FIELDS` from the old spec to ``status.running``. It
-removes the copy when the machine loses its guest, and when an edit restores the running hardware. It ignores clients' writes.
+The *desired* form is the spec. The *running* form is the hardware of a guest's start; it takes only the edits of ``live_changes``. When a
+user edits a machine with a guest, virt-api copies :data:`FIELDS` from the old spec to ``status.running``, until the guest ends or an edit
+restores the running hardware. It ignores clients' writes.
 
 Locks, pods, migration targets, virt-handler and virt-launcher use the running form (:func:`spec_of`), the next attempt the desired form.
 """

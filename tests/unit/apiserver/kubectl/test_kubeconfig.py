@@ -36,7 +36,7 @@ def test_a_kubeconfig_is_read_without_the_models(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("before", ["", "import kubernetes_asyncio.config; "], ids=["alone", "imported before"])
 def test_no_key_file_remains_after_reading_a_kubeconfig(tmp_path: Path, before: str) -> None:
-    """The test reads the process's state before its end, because a killed process removes nothing."""
+    """A killed process removes nothing."""
     now, lifetime = datetime.now(UTC), timedelta(days=1)
     authority = issuing.new_authority("authority", lifetime, now)
     leaf = issuing.issue(authority, issuing.Profile("jane", client=True), lifetime, now)

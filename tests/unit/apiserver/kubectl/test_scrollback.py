@@ -42,7 +42,7 @@ def test_repeated_scrollback_holds_nothing_back() -> None:
 
 @given(st.binary(max_size=300), st.binary(max_size=100), st.integers(1, 64), st.integers(16, 64))
 def test_of_what_a_launcher_replays_exactly_the_rest_is_printed(past: bytes, meanwhile: bytes, size: int, limit: int) -> None:
-    """Only bytes that a session from the beginning has not seen; virt-launcher's replay buffer is cut at a line."""
+    """virt-launcher's replay buffer is cut at a line."""
     past = b"".join(b"%d:%d\n" % (number, byte) for number, byte in enumerate(past))  # no line occurs twice
     launcher, seen = Replay(limit), Scrollback(limit)
     launcher.add(past)

@@ -76,7 +76,7 @@ def test_the_rules_are_replaced_in_one_transaction() -> None:
     64:ff9b::a9fe:a9fe|2002:a9fe:a9fe::1""".replace("\n    ", "|").split("|"),
 )
 def test_nothing_is_passed_on_to_what_no_pod_has(address: str) -> None:
-    """A hostile node reports its pod's address: services of the node and link-local hosts get no forwarding rules."""
+    """A hostile node reports its pod's address."""
     assert not departed.may_be_a_pods(address)
     assert departed.rules(a_pod(), (address,)) == ""
 

@@ -76,7 +76,7 @@ def test_no_guest_starts_in_a_pod_that_is_ending() -> None:
 
 @pytest.mark.parametrize(("given", "seconds"), [(5, 5.0), (0, 0.0), (None, 30.0)])
 def test_guest_gets_its_grace_period_however_it_is_stopped(given: int | None, seconds: float) -> None:
-    """virt-api gives every deletion a grace period of 0; a deleted VM's guest must still shut down cleanly."""
+    """Every deletion has a grace period of 0; a deleted VM's guest still shuts down cleanly."""
     deleted, stopped = a_vm("Running", deleting=True), a_vm("Running", request=a_request("Stop"))
     deleted["metadata"]["deletionGracePeriodSeconds"] = 0
     for vm in (deleted, stopped):
@@ -162,7 +162,7 @@ def test_a_guest_that_libvirt_still_starts_is_not_resumed() -> None:
     [("running", "unknown"), ("blocked", "unknown"), ("pmsuspended", "unknown"), ("shutdown", "user"), ("paused", "crashed")],
 )
 def test_only_an_unrequested_pause_is_resumed(state: DomainState, reason: str) -> None:
-    """libvirt uses the same reasons in other states: a running VM would be resumed, with Events, forever."""
+    """libvirt uses the same reasons in other states."""
     assert plan(observed(a_vm("Running"), a_running(state, reason))) == REPORT
 
 

@@ -218,7 +218,7 @@ def test_an_end_clears_what_only_a_running_guest_has() -> None:
 
 
 def test_an_end_leaves_the_conditions_that_tell_of_no_guest() -> None:
-    """It removes the others, as virt-controller does (``test_virtual_machine_plan_corners``), which alone removes LauncherOutdated."""
+    """It removes the others, as virt-controller does, which alone removes LauncherOutdated."""
     known = [{"type": each, "status": "True", "reason": "x", "lastTransitionTime": "2026-01-01T00:00:00Z"} for each in conditions.TYPES]
     status = guest_status.ended({**a_vm(), "status": {"conditions": known}}, guest_status.End("Stopped", "ShutDown", "bye"), NOW)
     left = {"Ready", "Stalled", "DisksReady", "DisruptionTarget", "NodeLost", "LauncherOutdated"}

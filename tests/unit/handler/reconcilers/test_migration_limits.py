@@ -54,7 +54,7 @@ def test_a_migration_has_its_time_and_no_more() -> None:
 
 @pytest.mark.parametrize("options", [{}, {"completionTimeoutSeconds": None}], ids=["none", "null"])
 def test_without_a_time_it_has_all_the_time(options: dict[str, Any]) -> None:
-    """The previous release's virt-controller started a Migration without a timeout, which never times out."""
+    """The previous release's virt-controller wrote no timeout."""
     migration = a_migration("Running", phaseTransitionTimestamps=STAMPS, options=options)
     assert planned(migration, 1e6) == LOOK_AGAIN
     assert planned(a_migration("Running", phaseTransitionTimestamps=STAMPS), 1e6) == LOOK_AGAIN
@@ -127,7 +127,7 @@ FIGURES = {
     ],
 )
 def test_the_migration_says_that_it_timed_out_and_what_may_help(migration: dict[str, Any], seconds: float, words: str) -> None:
-    """It follows only from the Migration and the launcher, because virt-handler may have restarted since it requested the end."""
+    """virt-handler may have restarted since it requested the end."""
     assert planned(migration, seconds, cancelled(**FIGURES)) == (plan.EndMigration("Failed", words),)
 
 

@@ -52,7 +52,7 @@ def test_source_starts_after_the_guests_operations() -> None:
 
 @pytest.mark.parametrize("phase", ["", "Pending", "Scheduling", "PreparingTarget"])
 def test_the_source_does_nothing_before_the_target_is_ready(phase: str) -> None:
-    """The target does not expect the guest yet, so the Migration would fail; until then virt-controller handles its deletion."""
+    """The target does not expect the guest yet; virt-controller handles a deletion."""
     for deleting in (False, True):
         assert source(a_migration(phase, deleting=deleting), a_running()) == ()
 

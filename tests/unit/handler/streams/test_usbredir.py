@@ -112,7 +112,7 @@ def test_a_client_has_to_wait_for_the_hello_of_qemu() -> None:
 
 @pytest.mark.parametrize("rest", [1, 2, 3, 5])
 def test_capabilities_not_in_whole_words_are_refused(rest: int) -> None:
-    """QEMU's parser reads whole words: after such a hello it would expect short headers and misread the packets that follow."""
+    """QEMU's parser would expect short headers and misread the following packets."""
     cut = packet(Type.HELLO, bytes(64) + b"\xff" * rest, long=False)
     packets = Packets()
     packets.from_guest(hello())

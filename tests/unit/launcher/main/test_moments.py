@@ -130,7 +130,7 @@ async def test_target_without_libvirtd_ends_after_its_grace_period(world: World)
 @pytest.mark.parametrize("times", [dataclasses.replace(QUICK, give_up=0.1)])
 @pytest.mark.parametrize("call", ["destroy", "observe"])
 async def test_a_libvirtd_that_hangs_is_given_up_like_one_that_fails(world: World, call: str) -> None:
-    """The stop would hang for half a minute per call, and the kubelet would kill the pod before it reports its end."""
+    """The kubelet would kill the pod before it reports its end."""
     await world.domain.handle(messages.Sync(dataclasses.replace(SYNC.machine, grace_seconds=0.1)))
     world.hypervisor.intercept(call, hangs)
     world.domain.terminate()

@@ -3,7 +3,7 @@
 The machine must be on the node, in a phase of virt-handler. The phase after the write says which fields may change (:data:`BY_PHASE`).
 
 One write comes from another node: a live migration's target takes the machine over (``_taken_over``). Then the stored Migration must name
-this node, pod and uid, and be ``Running``, which the source's virt-handler wrote before libvirt began.
+this node, pod and uid, and be ``Running``.
 """
 
 from __future__ import annotations

@@ -77,7 +77,7 @@ def test_size_of_the_pod_stays_while_there_is_a_guest() -> None:
 
 
 def test_a_suspended_guest_keeps_the_names_of_its_disks() -> None:
-    """A disk between two others was removed while the guest ran, so a new count would name the wrong ones."""
+    """A disk between two others was removed, so a new count would name the wrong ones."""
     vm = a_vm()
     vm["status"]["devices"] = [{"kind": "disk", "name": "root", "target": "vdc"}]
     gone = {key: each for key, each in vm["status"].items() if key != "devices"} | {"phase": "Suspended", "managedSave": {"id": "i"}}

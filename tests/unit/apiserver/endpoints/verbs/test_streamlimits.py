@@ -104,7 +104,7 @@ async def test_each_limit_counts_what_it_says() -> None:
 
 
 def test_default_stream_limits_fit_the_pods_memory() -> None:
-    """A flooded stream takes up to 1 MiB; the chart gives a pod 512 MiB (docs/security.md, Streams)."""
+    """A flooded stream takes up to 1 MiB, of a pod's 512."""
     assert 0 < DEFAULTS.max_streams_per_user_and_object < DEFAULTS.max_streams_per_user < DEFAULTS.max_streams <= 256
 
 

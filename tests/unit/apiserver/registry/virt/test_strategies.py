@@ -453,7 +453,7 @@ def test_the_write_that_ends_an_attempt_ends_its_operations(phase: str) -> None:
 
 @pytest.mark.parametrize("current", [0, 2])
 def test_operations_of_an_unlisted_attempt_fail(current: int) -> None:
-    """Also of an attempt that never began, in a forged status: they would block later ones for ever."""
+    """Also of one that never began, in a forged status: they would block later ones."""
     old = _vm(attempt=current, operations=_operations(""))
     VirtualMachineStrategy().prepare_for_status_update(old, old)
     assert old["status"]["operations"][0]["result"] == "Failed"

@@ -111,7 +111,7 @@ def test_request_modified_after_signing_is_denied() -> None:
 
 @given(st.data())
 def test_modified_request_bytes_are_never_signed(data: st.DataObject) -> None:
-    """A request with one changed byte is denied, or means the same (a bit string has unused bits); it raises no exception."""
+    """One with a changed byte is denied, or means the same (a bit string has unused bits)."""
     der = bytearray(base64.b64decode(b"".join(RIGHT.splitlines()[1:-1])))
     at = data.draw(st.integers(0, len(der) - 1))
     der[at] ^= data.draw(st.integers(1, 255))

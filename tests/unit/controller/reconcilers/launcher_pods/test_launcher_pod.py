@@ -408,7 +408,7 @@ def volumes(pod: Object) -> list[Object]:
 
 @pytest.mark.parametrize("limit", ["1Mi", "4Gi", "1Ti"])
 def test_overlay_volume_holds_a_fully_written_disk(limit: str) -> None:
-    """A guest that fills its disk must not be evicted. qcow2 needs 8 + 2 bytes per cluster of 64 KiB, and a few clusters."""
+    """qcow2 needs 8 + 2 bytes per cluster of 64 KiB, and a few clusters."""
     size = quantity.parse(limit).bytes
     vm = a_vm(domain={"devices": {"disks": [{"type": "Image", "source": {"reference": "a", "sizeLimit": limit}}]}})
 

@@ -433,7 +433,7 @@ def test_second_attempt_without_target_yields_to_drains() -> None:
 
 @pytest.mark.parametrize("more", [{}, {"evicted": True}], ids=["by a person", "by an eviction on a node that nobody empties"])
 def test_guests_that_do_not_arrive_hold_no_place_before_a_drain(more: dict[str, Any]) -> None:
-    """Otherwise five guests of a tenant with endless writes would block drains for hours, in proportion to their memory."""
+    """Five guests with endless writes would block drains for hours."""
 
     def begin(since: float) -> list[str]:
         world = World(per_node=1, per_cluster=1)
@@ -457,7 +457,7 @@ def test_guests_of_drains_keep_their_places_while_moving() -> None:
 
 @pytest.mark.parametrize(("phase", "begins"), [("Running", True), ("Scheduling", False)])
 def test_slow_guests_hold_places_against_their_namespace_only(phase: str, *, begins: bool) -> None:
-    """Otherwise five guests of a tenant would block other tenants' migrations in proportion to their memory."""
+    """Five guests of a tenant would block other tenants' migrations."""
 
     def begin(since: float, namespace: str) -> list[str]:
         world = World(per_node=1, per_cluster=2)

@@ -355,11 +355,7 @@ def test_migration_waiting_for_a_target_becomes_overdue() -> None:
 
 @pytest.mark.parametrize("phase", ["Scheduling", "PreparingTarget", "TargetReady", "Running"])
 def test_migration_without_attempt_number_fails_at_first_failure(phase: str) -> None:
-    """Nor while Scheduling.
-
-    An older virt-controller wrote no number, and its virt-handlers may be as old. A target that ended in Scheduling does not fit, so
-    another attempt would not either.
-    """
+    """Nor while Scheduling. An older virt-controller wrote no number, and its virt-handlers may be as old."""
     count = {"attempt": 1} if phase == "Scheduling" else {"attempt": None}
     assert written(plan(seen(phase, status=count)))["phase"] == "Failed"
 

@@ -157,7 +157,7 @@ def test_a_selector_asks_for_all_of_its_labels() -> None:
 
 
 def test_oversized_selectors_stop_the_search_for_nodes() -> None:
-    """Otherwise each term would be compared with every label of every node in one turn of the event loop."""
+    """Each term is compared with every label of every node in one turn of the event loop."""
     labels = [{"key": f"k{number}", "operator": "DoesNotExist"} for number in range(200)]
     names_of = {"key": "k", "operator": "NotIn", "values": [str(number) for number in range(309)]}
     terms: list[dict[str, Any]] = [{"matchExpressions": [*labels, names_of], "matchFields": []}]

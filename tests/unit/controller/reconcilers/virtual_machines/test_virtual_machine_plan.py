@@ -114,7 +114,7 @@ def test_unrecorded_pod_is_created_again_for_comparison() -> None:
 
 @pytest.mark.parametrize("state", ["second", "deleting", "second, deleting"])
 def test_next_attempt_waits_until_only_its_own_pod_lives(state: str) -> None:
-    """The VM may have only one living pod, and a pod under deletion may end before its guest: both go first."""
+    """A pod under deletion may end before its guest."""
     made, stray = a_pod(1, phase="Pending", node="", deleting=state == "deleting"), a_pod(7, deleting=state == "second, deleting")
     pods = [made] if state == "deleting" else [made, stray]
     for each in (pods, pods[::-1]):
@@ -433,7 +433,7 @@ def test_image_wait_is_unlimited_and_the_start_limit_follows_it() -> None:
 
 @pytest.mark.parametrize("since", ["2026-01-03T00:00:00Z", "9999-12-31T23:59:59Z"])
 def test_future_end_of_an_image_wait_does_not_extend_the_start(since: str) -> None:
-    """Otherwise the limit would grow by that time, and the latest possible time would make the plan fail."""
+    """The latest possible time would make the plan fail."""
     late = NOW + timedelta(days=1)
     assert plan(seen(waiting_for_an_image("True", since=since), a_pod(), now=late)) == (Requeue(180.0),)
 
@@ -568,7 +568,7 @@ def test_registry_message_is_one_bounded_printable_line() -> None:
 
 
 def test_foreign_reasons_are_words_and_foreign_messages_lines() -> None:
-    """They are shortened to what virt-api accepts: a VM with an unwritable status would be stuck."""
+    """A VM with an unwritable status would be stuck."""
     pod = a_pod(phase="Pending", node="")
     for reason, expected in (
         ("Not \x1b[2Jenough " + "x" * 999, "Not2Jenough"),
@@ -855,7 +855,7 @@ def test_a_node_that_there_is_not_is_not_called_silent(phase: str, pinned: bool,
 
 
 def test_no_pod_is_made_for_a_node_that_there_is_not() -> None:
-    """Otherwise Kubernetes removes each pod after 40 s: six failed attempts in four minutes."""
+    """Kubernetes removes each pod after 40 s: six failed attempts in four minutes."""
     ghost = Unreachable(whole=frozenset({"ghost"}), missing=frozenset({"ghost"}))
     vm = a_vm(nodeName="ghost")
     actions = plan(seen(vm, unreachable=ghost))

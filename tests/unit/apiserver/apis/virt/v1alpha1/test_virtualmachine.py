@@ -115,7 +115,7 @@ def test_defaults_say_what_the_manifest_leaves_out() -> None:
 
 
 def test_stored_object_keeps_the_authors_spelling() -> None:
-    """``kubectl apply`` compares atomic lists as a whole: an added member would be a change each time."""
+    """``kubectl apply`` compares atomic lists as a whole."""
     written = _vm(
         domain={
             "cpu": {"cores": 2},
