@@ -109,7 +109,7 @@ async def test_the_greeting_has_version_and_status(serving: Serving) -> None:
     writer.close()
     actions, operations = (
         ("Import", "PauseForMigration", "SetPassword", "Execute", "AttachDisk", "DetachDisk", "AttachInterface", "DetachInterface"),
-        ("Reset", "Resume", "SoftReboot", "InjectNMI", "SendKey", "Suspend", "Freeze", "Thaw"),
+        ("Reset", "Resume", "SoftReboot", "InjectNMI", "SendKey", "Suspend", "SuspendToNodeDisk", "Freeze", "Thaw"),
     )
     assert hello == messages.Hello(messages.PROTOCOL, "1.2.3", messages.Status(1), ("song",), actions, operations)
 
