@@ -7,12 +7,14 @@ from storage.port import Page, Unavailable
 
 
 class UnreliableStorage(MemoryStorage):
-    """``is_out`` makes calls raise Unavailable, ``delay`` delays them; a cleared ``connected`` delays watches."""
+    """``is_out`` makes calls raise Unavailable; ``delay`` and a cleared ``answering`` delay calls, a cleared ``connected`` watches."""
 
     def __init__(self) -> None:
         super().__init__()
         self.is_out = False
         self.delay = 0.0
+        self.answering = asyncio.Event()
+        self.answering.set()
         self.connected = asyncio.Event()
         self.connected.set()
         self.calls: dict[str, int] = {}
@@ -33,6 +35,7 @@ class UnreliableStorage(MemoryStorage):
         self.calls[call] = self.calls.get(call, 0) + 1
 
     async def _turn(self) -> None:
+        await self.answering.wait()
         if self.delay:
             await asyncio.sleep(self.delay)
         if self.is_out:

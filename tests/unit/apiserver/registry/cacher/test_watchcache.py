@@ -558,14 +558,14 @@ async def test_5_outage_keeps_watches_and_fails_fresh_reads_in_time(world: World
 
 async def test_5_hanging_storage_is_reported_in_time_and_not_reawaited(impatient: World) -> None:
     asked = impatient.storage.calls.get("revision", 0)
-    impatient.storage.delay = 2.0
+    impatient.storage.answering.clear()
     with pytest.raises(errors.ServiceUnavailable, match="the storage does not respond"):
         await impatient.cache.wait_fresh()
     again = impatient.cache.wait_fresh()
     with pytest.raises(errors.ServiceUnavailable, match="the storage does not respond"):
         again.send(None)  # fails immediately: the first request is still open
     assert impatient.storage.calls["revision"] == asked + 1
-    impatient.storage.delay = 0.0
+    impatient.storage.answering.set()
     async with asyncio.timeout(30):
         while not await is_fresh(impatient):
             await asyncio.sleep(0.05)
