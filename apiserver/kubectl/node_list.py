@@ -56,7 +56,9 @@ def state_of(node: Object, lease: Object | None, now: datetime, avoided: failed_
         return State("NoHandler", f"virt-handler has not reported since {one_line(str(dig(lease, 'spec', 'renewTime')), MAX_REASON)}")
     if node_states.is_being_emptied(node):
         return State("Draining", "cordoned, or tainted by an autoscaler")
-    return State("NonOperational", avoided.message()) if avoided is not None else State("Ready")
+    if avoided is None:
+        return State("Ready")
+    return State("Trial" if avoided.is_on_trial(now) else "NonOperational", avoided.message())
 
 
 def _unreachable(node: Object, *, handled: bool) -> State:

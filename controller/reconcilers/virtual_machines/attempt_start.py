@@ -43,7 +43,7 @@ def begin(seen: Observed, decision: power.Power) -> tuple[Action, ...]:
 def _avoided(seen: Observed) -> tuple[str, ...]:
     """Return the names of nodes to avoid: starts failed there, or the kubelet rejected a pod of the machine."""
     rejecting = (pod_state.node_of(pod) for pod in seen.pods if pod_state.lacked_devices(pod))
-    return tuple(sorted({*attempts.failed_nodes(seen.vm), *rejecting, *seen.non_operational}))
+    return tuple(sorted({*attempts.failed_nodes(seen.vm), *rejecting, *(seen.non_operational.keys() - seen.trials)}))
 
 
 def _choose_cpu(seen: Observed, placement: scheduling.Placement) -> baseline_cpu.Choice | None:

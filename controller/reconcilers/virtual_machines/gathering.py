@@ -32,6 +32,7 @@ from controller.reconcilers.virtual_machines.endings import Endings
 from controller.reconcilers.virtual_machines.observed import Observed
 from controller.reconcilers.virtual_machines.refusals import Refusals
 from controller.reconcilers.virtual_machines.shared import Shared
+from controller.reconcilers.virtual_machines.trials import Trials
 from controller.runtime.clock import Clock
 
 LIVE_PAGE: Final = 2
@@ -64,6 +65,7 @@ class Gathering:
         self._targets = targets
         self._endings = Endings(elapsed)
         self.refusals = Refusals(elapsed)
+        self.trials = Trials(elapsed)
         self._priorities = Shared[restart_turns.Priorities](elapsed, PRIORITY_SECONDS)
         self._non_operational = Shared[dict[str, failed_starts.Verdict]](elapsed)
         self._lost_machines = Shared[restart_turns.Queue](elapsed)

@@ -49,6 +49,8 @@ class Observed:
     incompatible: Mapping[str, str] = field(default_factory=dict)
     """By node; each has an incompatible virt-handler."""
     non_operational: Mapping[str, failed_starts.Verdict] = field(default_factory=dict)
+    trials: frozenset[str] = frozenset()
+    """Of these nodes, those that this start may try."""
     lost: restart_turns.Queue = field(default_factory=restart_turns.Queue)
     """Machines of lost nodes, if this is one that may restart."""
     attachment_pods: tuple[Object, ...] = ()

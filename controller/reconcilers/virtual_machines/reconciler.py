@@ -15,6 +15,7 @@ from apiserver.apis.virt.places.resources import VIRTUAL_MACHINES
 from apiserver.apis.virt.spec import hot_plug_interfaces, running
 from apiserver.client.rest import Client
 from controller.reconcilers import precedence
+from controller.reconcilers.actions import CreatePod
 from controller.reconcilers.applying import REFUSED_SECONDS, Applier, HotPlugRefused, PodRefused, sooner
 from controller.reconcilers.indexes import BY_NODE, BY_WANTED_NODE, Informers, macs_of_vm, storage_of_vm
 from controller.reconcilers.nodes.node_reports import NodeReports
@@ -112,8 +113,12 @@ class VirtualMachines:
 
     async def _carry_out(self, seen: Observed) -> float | None:
         """Apply the plan; return the seconds until the next pass, or None. After a refused hot-plug, plan again, which reports it."""
+        actions = planning.plan(seen)
+        if any(isinstance(each, CreatePod) for each in actions) and (tried := self._gathering.trials.take(seen, self._informers.vms.get)):
+            self._tell_trials(tried)
+            actions = planning.plan(dataclasses.replace(seen, trials=tried))
         try:
-            return await self._applier.apply(seen.vm, planning.plan(seen))
+            return await self._applier.apply(seen.vm, actions)
         except HotPlugRefused as refused:
             self._gathering.refusals.add(key_of(seen.vm), refused.messages)
             return await self._carry_out(dataclasses.replace(seen, refusals={**seen.refusals, **refused.messages}))
@@ -123,6 +128,11 @@ class VirtualMachines:
             if self._avoided.get(name) != verdict and (node := self._informers.nodes.get("", name)) is not None:
                 self._avoided[name] = verdict
                 self._recorder.event(node, NODES, "Warning", "NonOperational", verdict.message())
+
+    def _tell_trials(self, tried: frozenset[str]) -> None:
+        for name in sorted(tried):
+            if (node := self._informers.nodes.get("", name)) is not None:
+                self._recorder.event(node, NODES, "Normal", "NonOperationalTrial", "one start may try the node")
 
     def _warn_of_namesakes(self, old: Object | None, new: Object | None) -> None:
         """Record a warning of other machines with a MAC address that an edit gives a running guest."""

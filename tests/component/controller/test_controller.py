@@ -796,9 +796,9 @@ async def test_missing_secret_is_reported_by_field_and_the_pod_kept(cluster: Clu
     assert uid_of(await cluster.pod()) == uid_of(pod)
 
 
-async def test_a_start_avoids_a_node_where_others_failed(api: FakeAPI, cluster: Cluster) -> None:
-    now = datetime.now(UTC)
-    failed, ran = (times.to_rfc3339(now - timedelta(seconds=each)) for each in (60, 30))
+async def with_a_bad_node(api: FakeAPI, *, minutes: int) -> None:
+    """Let starts of three machines fail on node2, so many minutes ago, and succeed on node1."""
+    failed, ran = (times.to_rfc3339(datetime.now(UTC) - timedelta(minutes=minutes, seconds=each)) for each in (30, 0))
     attempts = [
         {"number": 1, "podName": "p", "nodeName": "node2", "result": "Failed", "endTime": failed},
         {"number": 2, "podName": "p", "nodeName": "node1", "runningTime": ran},
@@ -808,8 +808,29 @@ async def test_a_start_avoids_a_node_where_others_failed(api: FakeAPI, cluster: 
         other = a_vm()
         other["metadata"]["name"] = name
         await api.put(VMS, {**other, "status": {"phase": "Running", "attempt": 2, "nodeName": "node1", "attempts": attempts}})
+
+
+def avoids_node2(pod: dict[str, Any]) -> bool:
+    affinity = pod["spec"].get("affinity", {}).get("nodeAffinity", {})
+    terms = affinity.get("preferredDuringSchedulingIgnoredDuringExecution", [])
+    return {"key": "metadata.name", "operator": "NotIn", "values": ["node2"]} in [
+        field for each in terms for field in each["preference"].get("matchFields", [])
+    ]
+
+
+async def test_a_start_avoids_a_node_where_others_failed(api: FakeAPI, cluster: Cluster) -> None:
+    await with_a_bad_node(api, minutes=1)
     await api.put(VMS, a_vm())
-    pod = await cluster.pod()
-    (preferred,) = pod["spec"]["affinity"]["nodeAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"]
-    assert preferred["preference"]["matchFields"] == [{"key": "metadata.name", "operator": "NotIn", "values": ["node2"]}]
+    assert avoids_node2(await cluster.pod())
     await cluster.until(lambda: "NonOperational" in cluster.events(), "an Event about the node")
+
+
+async def test_one_start_at_a_time_tries_a_node_after_its_pause(api: FakeAPI, cluster: Cluster) -> None:
+    await with_a_bad_node(api, minutes=15)
+    for name in ("x", "y", "z"):
+        machine = a_vm()
+        machine["metadata"] |= {"name": name, "uid": f"6f1c2d3e-0000-4000-8000-0000000000{ord(name)}"}
+        await api.put(VMS, machine)
+    await cluster.until(lambda: len(api.all(PODS)) == 3, "three pods")
+    assert sorted(map(avoids_node2, api.all(PODS))) == [False, True, True]
+    await cluster.until(lambda: "NonOperationalTrial" in cluster.events(), "an Event about the node")

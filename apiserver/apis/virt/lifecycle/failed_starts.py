@@ -1,7 +1,7 @@
 """Finds non-operational nodes (``docs/decisions/life-cycle.md``).
 
 A machine is evidence against a node only if its start failed there and its guest then ran on another. A successful start clears it, and so
-does an administrator's annotation. If the first start after the pause fails, the next pause doubles.
+does an administrator's annotation. After a pause the node is on trial: one start at a time may go there. A failed one doubles the pause.
 """
 
 from __future__ import annotations
@@ -23,29 +23,36 @@ MACHINES: Final = 3
 TOGETHER: Final = timedelta(minutes=10)
 PAUSE: Final = timedelta(minutes=10)
 LONGEST_PAUSE: Final = timedelta(hours=2)
+MEMORY: Final = 2 * LONGEST_PAUSE
+"""Failures that are older do not count."""
 MAX_SHARE: Final = 0.5
 """If a larger share of nodes seems non-operational, they are not the cause."""
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """A node that starts should avoid."""
+    """A node that starts should avoid, all of them or all but one."""
 
     until: datetime
+    """End of the pause, and start of the trial."""
     machines: int
     """That failed to start there and ran elsewhere, since the last success."""
+
+    def is_on_trial(self, now: datetime) -> bool:
+        """Return whether one start may go to the node."""
+        return now >= self.until
 
     def message(self) -> str:
         """Return, for people, why starts avoid the node."""
         return (
             f"{self.machines} virtual machines failed to start there and ran on other nodes; starts avoid it until "
-            f"{times.to_rfc3339(self.until)}, or until one succeeds"
+            f"{times.to_rfc3339(self.until)}, and then go there one at a time until one succeeds"
         )
 
 
 def nodes_of_failures(vm: Mapping[str, Any], now: datetime | None = None) -> list[str]:
-    """Return the nodes where the machine failed to start before it ran on another one; with ``now``, only within ``LONGEST_PAUSE``."""
-    return sorted({node for node, moment in _failures(vm) if now is None or now - moment < LONGEST_PAUSE})
+    """Return the nodes where the machine failed to start before it ran on another one; with ``now``, only within ``MEMORY``."""
+    return sorted({node for node, moment in _failures(vm) if now is None or now - moment < MEMORY})
 
 
 def tried_nodes(vm: Mapping[str, Any]) -> list[str]:
@@ -70,13 +77,12 @@ def _verdict(node: Object, machines: Collection[Object], now: datetime) -> Verdi
         for each in {key_of(each): each for each in machines}.values()
         if (moment := max((at for where, at in _failures(each) if where == name), default=None)) is not None
         and (cleared is None or moment > cleared)
-        and moment <= now
+        and now - MEMORY < moment <= now
     )
     if not any(later - earlier <= TOGETHER for earlier, later in zip(failed, failed[MACHINES - 1 :], strict=False)):
         return None
     pause = min(PAUSE * 2 ** min(len(failed) - MACHINES, 10), LONGEST_PAUSE)
-    until = failed[-1] + pause
-    return Verdict(until, len(failed)) if now < until else None
+    return Verdict(failed[-1] + pause, len(failed))
 
 
 def _failures(vm: Mapping[str, Any]) -> Iterator[tuple[str, datetime]]:

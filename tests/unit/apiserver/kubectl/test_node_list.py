@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -71,3 +71,7 @@ def test_a_node_where_starts_fail_is_non_operational() -> None:
     found = node_list.rows([node(), other], {"virt-handler-node1": lease()}, machines, NOW)
     assert found[1][1] == "NonOperational"
     assert str(found[1][-1]).startswith("3 virtual machines")
+    later = node_list.rows(
+        [node(), other], {"virt-handler-node1": lease("2026-01-01T00:11:55.000000Z")}, machines, NOW + timedelta(minutes=11)
+    )
+    assert later[1][1] == "Trial"

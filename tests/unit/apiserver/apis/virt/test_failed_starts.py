@@ -76,7 +76,9 @@ def test_a_repair_clears_the_node() -> None:
 
 def test_after_the_pause_a_failed_trial_doubles_it() -> None:
     machines = [moved("a", 29), moved("b", 25), moved("c", 22)]
-    assert avoided(*machines) == {}
+    verdict = avoided(*machines)["bad"]
+    assert (verdict.until, verdict.is_on_trial(NOW)) == (NOW - timedelta(minutes=12), True)
+    assert not avoided(*machines, moved("d", 1))["bad"].is_on_trial(NOW)
     assert avoided(*machines, moved("d", 1))["bad"].until == NOW - timedelta(minutes=1) + timedelta(minutes=20)
     many = [moved(f"m{each}", 1) for each in range(40)]
     assert avoided(*many)["bad"].until == NOW - timedelta(minutes=1) + timedelta(hours=2)
@@ -102,6 +104,8 @@ def test_a_time_in_the_future_does_not_count() -> None:
 
 
 def test_old_failures_make_no_suspects() -> None:
+    assert avoided(*(moved(name, 241) for name in "abc")) == {}
+    assert set(avoided(*(moved(name, 239) for name in "abc"))) == {"bad"}
     machine = moved("a", 300)
     assert failed_starts.nodes_of_failures(machine) == ["bad"]
     assert failed_starts.nodes_of_failures(machine, NOW) == []
