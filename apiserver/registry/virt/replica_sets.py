@@ -9,10 +9,10 @@ from apiserver.apis.meta import errors, labels, names, objects
 from apiserver.apis.meta.objects import Object
 from apiserver.apis.meta.validation import FieldError
 from apiserver.apis.virt.kinds import dig_replica_set
-from apiserver.apis.virt.lifecycle import ordinals, power, revisions
+from apiserver.apis.virt.lifecycle import ordinals, phases, power, revisions
 from apiserver.apis.virt.lifecycle.replica_sets import REPLICATE, ROLLOUT
 from apiserver.apis.virt.places.resources import REPLICA_SETS, VIRTUAL_MACHINES
-from apiserver.apis.virt.spec import live_changes, placeholders
+from apiserver.apis.virt.spec import live_changes, placeholders, running
 from apiserver.apis.virt.v1alpha1 import kubevirt_fields, replica_set
 from apiserver.apis.virt.v1alpha1.allowed import NOTHING, Allowed
 from apiserver.registry.generic.scaling import Scaling
@@ -69,6 +69,8 @@ class Rollout(UpdatingVerb):
         _check(obj, body, ROLLOUT)
         if not ordinals.has_ordinals(obj):
             raise errors.BadRequest(f"{ROLLOUT} requires a set with spec.ordinals")
+        if dig_replica_set(obj, "spec", "paused") or revisions.strategy_of(obj) != revisions.ROLLING_UPDATE:
+            raise errors.Conflict(f'{REPLICA_SETS.kind} "{objects.name_of(obj)}" is paused, or its updateStrategy is not RollingUpdate')
         return f"{objects.name_of(obj)}-{_end_of_name(obj, body, ROLLOUT)}"
 
     def change(self, obj: Object, found: Object, body: Object, now: datetime) -> Object:
@@ -79,18 +81,33 @@ class Rollout(UpdatingVerb):
         if objects.is_deleting(found) or (objects.controller_of(found) or {}).get("uid") != objects.uid_of(obj):
             raise verbs.conflict(found, f"{REPLICA_SETS.kind} {objects.name_of(obj)} does not control it, or it is being deleted")
         end = str(body["ordinal"])
-        revision, template = _revision(obj, end)
-        given, old = template.get("metadata") or {}, objects.annotations_of(found)
-        annotations = {**old, **(given.get("annotations") or {})}
-        metadata = {**found["metadata"], "labels": {**objects.labels_of(found), **(given.get("labels") or {}), **revision}}
-        if annotations:
-            metadata["annotations"] = annotations
+        label, template = _revision(obj, end)
         spec = placeholders.expanded(template["spec"], replica_set.placeholder_values(obj, end))
-        changed = {**found, "metadata": metadata, "spec": spec}
-        is_asked = annotations.get(revisions.RESTARTED_AT) != old.get(revisions.RESTARTED_AT)
-        if (is_asked or live_changes.rest(changed)) and verbs.refuse_restart(changed) is None:
-            verbs.request(changed, power.RESTART, now)
+        changed = {**found, "metadata": _metadata(obj, found, template, label), "spec": spec}
+        running.note_edit(changed, found, has_guest=phases.keeps_guest(found))
+        if (_asks_to_restart(template, found) or live_changes.rest(changed)) and verbs.refuse_restart(changed) is None:
+            # An edited run strategy supersedes requests of earlier generations.
+            generation = objects.generation_of(found) + int(spec != found["spec"])
+            verbs.request(changed, power.RESTART, now, {"generation": generation})
         return changed
+
+
+def _metadata(obj: Object, found: Object, template: Object, label: dict[str, str]) -> Object:
+    """Return a machine's metadata with the template's labels and annotations, without unchanged ones of its earlier template only."""
+    earlier = revisions.template_of(obj, objects.labels_of(found).get(revisions.LABEL, "")).get("metadata") or {}
+    given = template.get("metadata") or {}
+    metadata = dict(found["metadata"])
+    for field, added in (("labels", label), ("annotations", {})):
+        before, wanted = earlier.get(field) or {}, {**(given.get(field) or {}), **added}
+        kept = {key: value for key, value in (metadata.pop(field, None) or {}).items() if before.get(key) != value}
+        if both := {**kept, **wanted}:
+            metadata[field] = both
+    return metadata
+
+
+def _asks_to_restart(template: Object, found: Object) -> bool:
+    asked = objects.dig(template, "metadata", "annotations", revisions.RESTARTED_AT)
+    return asked is not None and asked != objects.annotations_of(found).get(revisions.RESTARTED_AT)
 
 
 def _check(obj: Object, body: Object, verb: str) -> None:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Sequence
-from typing import Any, Final, Literal
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, Final, Literal, TypeVar
 
 from apiserver.apis.core.resources import PERSISTENT_VOLUME_CLAIMS
 from apiserver.apis.meta import errors
@@ -44,6 +44,7 @@ from controller.runtime.reconciling import Controller, Request, Result
 from controller.runtime.recorder import Recorder
 
 logger = logging.getLogger(__name__)
+T = TypeVar("T")
 
 _FIRST_BATCH: Final = 1
 """Each further batch doubles, so that a refusal for all is asked for only once."""
@@ -127,12 +128,12 @@ class ReplicaSets:
             return None
         for vm in plan.adopted:
             await self._adopt(replica_set, vm)
-        return (
+        failure = (
             await self._delete(replica_set, plan.delete)
             or await self._delete_claims(replica_set, plan.delete_claims)
             or await self._create(replica_set, [*[None] * plan.create, *plan.ordinals])
-            or await self._roll_out(replica_set, plan.rollout.update)
         )
+        return await self._roll_out(replica_set, plan.rollout.update) or failure
 
     async def _is_current(self, replica_set: Object) -> bool:
         """Return whether virt-api has this very set, with the same spec, and not in deletion."""
@@ -160,9 +161,14 @@ class ReplicaSets:
 
     async def _create(self, replica_set: Object, wanted: Sequence[int | None]) -> Failure | None:
         """Create machines with these ordinals; None: one with a random name."""
+        return await self._in_batches(replica_set, replica_sets.FAILED_CREATE, wanted, lambda each: self._create_one(replica_set, each))
+
+    async def _in_batches(
+        self, replica_set: Object, reason: str, wanted: Sequence[T], write: Callable[[T], Coroutine[Any, Any, None]]
+    ) -> Failure | None:
         done, size = 0, _FIRST_BATCH
-        while batch := [self._create_one(replica_set, each) for each in wanted[done : done + size]]:
-            if refused := await self._each(replica_set, replica_sets.FAILED_CREATE, batch):
+        while batch := [write(each) for each in wanted[done : done + size]]:
+            if refused := await self._each(replica_set, reason, batch):
                 return refused
             done, size = done + size, size * 2
         return None
@@ -178,8 +184,9 @@ class ReplicaSets:
 
     async def _roll_out(self, replica_set: Object, numbers: Sequence[int]) -> Failure | None:
         """Give these machines the newest template."""
-        writes = [self._roll_out_one(replica_set, each) for each in numbers[:BURST]]
-        return await self._each(replica_set, replica_sets.FAILED_UPDATE, writes)
+        return await self._in_batches(
+            replica_set, replica_sets.FAILED_UPDATE, numbers[:BURST], lambda each: self._roll_out_one(replica_set, each)
+        )
 
     async def _roll_out_one(self, replica_set: Object, ordinal: int) -> None:
         path = REPLICA_SETS.path(namespace_of(replica_set), name_of(replica_set), replica_sets.ROLLOUT)

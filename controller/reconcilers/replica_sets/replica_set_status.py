@@ -66,11 +66,13 @@ def _lack(replica_set: Object, plan: Plan, now: datetime) -> Failure | None:
     settled = len(plan.active) - len(lacking)
     rolls = revisions.newest(replica_set) and revisions.strategy_of(replica_set) == revisions.ROLLING_UPDATE
     behind = wanted - plan.rollout.updated if rolls and not revisions.partition(replica_set) else 0
-    if settled == len(plan.active) == wanted and not behind:
+    if settled == len(plan.active) == wanted and not behind and not plan.rollout.restarting:
         return None
     told = [f"{settled} of {wanted} machines are available{' or off as specified' if len(lacking) < len(unavailable) else ''}"]
     if behind:
         told.append(f"{plan.rollout.updated} have the newest template")
+    if plan.rollout.restarting:
+        told.append(f"{plan.rollout.restarting} are about to restart or stop")
     if len(plan.active) != wanted:
         told.append(f"the set has {len(plan.active)}")
     told += [f"{name_of(vm)}: {summary.reason(vm) or summary.word(vm)}" for vm in lacking[:1]]

@@ -7,7 +7,7 @@ template that cannot run can be undone.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from apiserver.apis.meta.objects import Object, is_deleting, labels_of
@@ -27,6 +27,8 @@ class Rollout:
     """Machines with the newest template."""
     is_complete: bool = False
     """All machines have the newest template, and are available or off."""
+    restarting: int = 0
+    """Ready machines that are about to restart or stop."""
 
 
 def plan(replica_set: Object, machines: Mapping[int, Object], now: datetime, min_ready_seconds: int) -> Rollout:
@@ -36,29 +38,26 @@ def plan(replica_set: Object, machines: Mapping[int, Object], now: datetime, min
     updated = {ordinal for ordinal, vm in present.items() if labels_of(vm).get(revisions.LABEL) == newest}
     unsettled = {ordinal for ordinal, vm in present.items() if not is_settled(vm, now, min_ready_seconds)}
     is_complete = bool(newest) and len(updated) == len(wanted) and not unsettled
+    restarting = sum(1 for ordinal in unsettled if power.end_asked_for(present[ordinal]) and readiness.ready_since(present[ordinal]))
+    done = Rollout(updated=len(updated), is_complete=is_complete, restarting=restarting)
     stands_still = is_deleting(replica_set) or dig_replica_set(replica_set, "spec", "paused") or not newest
     if stands_still or revisions.strategy_of(replica_set) != revisions.ROLLING_UPDATE:
-        return Rollout(updated=len(updated), is_complete=is_complete)
+        return done
     lowest = revisions.partition(replica_set)
     stale = [each for each in reversed(wanted) if each in present and each not in updated and each >= lowest]
     free = [each for each in stale if each in unsettled or is_off(present[each])]
     others = [each for each in stale if each not in free]
     budget = revisions.max_unavailable(replica_set) - (len(wanted) - len(present)) - len(unsettled)
-    return Rollout(update=(*free, *others[: max(budget, 0)]), updated=len(updated), is_complete=is_complete)
+    return replace(done, update=(*free, *others[: max(budget, 0)]))
 
 
 def is_off(vm: Object) -> bool:
-    """Return whether the machine has no pod, and should have none."""
-    return phases.phase_of(vm) not in phases.WITH_POD and not power.decide(vm).on
-
-
-def is_restarting(vm: Object) -> bool:
-    """Return whether a requested restart waits for the guest's end."""
+    """Return whether the machine has no pod, and should have none; False if its starts failed."""
     decision = power.decide(vm)
-    return phases.phase_of(vm) in phases.WITH_POD and decision.attempt != power.current_attempt(vm)
+    return phases.phase_of(vm) not in phases.WITH_POD and not decision.on and not power.has_given_up(vm, decision)
 
 
 def is_settled(vm: Object, now: datetime, min_ready_seconds: int) -> bool:
-    """Return whether the machine is off, or available and not about to restart."""
+    """Return whether the machine is off, or available and not about to stop or restart."""
     since = readiness.available_from(vm, min_ready_seconds)
-    return is_off(vm) or (since is not None and since <= now and not is_restarting(vm))
+    return is_off(vm) or (since is not None and since <= now and not power.end_asked_for(vm))

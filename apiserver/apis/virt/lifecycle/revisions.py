@@ -105,6 +105,11 @@ def for_ordinal(replica_set: Object, ordinal: int) -> tuple[str, Object]:
     )
 
 
+def template_of(replica_set: Object, name: str) -> Object:
+    """Return the template of the revision with this name; empty if unknown."""
+    return next((each["template"] for each in of_set(replica_set) if each["name"] == name), {})
+
+
 def strategy_of(replica_set: Object) -> str:
     """Return ``spec.updateStrategy.type``: RollingUpdate, also if unset, or OnDelete."""
     return str(dig_replica_set(replica_set, "spec", "updateStrategy", "type") or ROLLING_UPDATE)

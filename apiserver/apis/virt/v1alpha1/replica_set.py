@@ -99,7 +99,7 @@ class VirtualMachineReplicaSetSpec(Model):
         None, description="Number of earlier templates to keep. Default 10. Requires ordinals. Large templates are dropped sooner."
     )
     paused: bool | None = Field(
-        None, description="True: the set creates and deletes no machines. It still adopts and releases them. Default false."
+        None, description="True: the set creates, updates and deletes no machines. It still adopts and releases them. Default false."
     )
 
 

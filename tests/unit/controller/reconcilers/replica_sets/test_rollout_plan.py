@@ -35,6 +35,21 @@ def off(ordinal: int, revision: str = OLD) -> Object:
     return made
 
 
+def failed(ordinal: int, revision: str = OLD) -> Object:
+    """Return a machine with too many failed starts."""
+    ended = [{"number": each, "podName": "p", "nodeName": "node1", "result": "Failed", "generation": 2} for each in range(1, 4)]
+    made = machine(ordinal, revision, phase="Failed", ready=None, attempt=3, attempts=ended)
+    made["metadata"]["generation"] = 2
+    return made
+
+
+def stopping(ordinal: int, revision: str = OLD) -> Object:
+    """Return a ready machine with a request to stop."""
+    made = machine(ordinal, revision)
+    made["status"]["request"] = {"action": "Stop", "runStrategy": "RerunOnFailure", "generation": 1, "attempt": 1}
+    return made
+
+
 def plan(replica_set: Object, *machines: Object) -> Plan:
     return replica_set_plan.plan(Observed(replica_set, machines, NOW))
 
@@ -57,6 +72,12 @@ def rolling(**given: int) -> Object:
         pytest.param(a_pool(strategy=rolling(partition=2)), [machine(0), machine(1), machine(2, NEW)], (), id="partition"),
         pytest.param(a_pool(), [machine(0, ready=None), machine(1), machine(2)], (0,), id="broken-first"),
         pytest.param(a_pool(), [off(0), off(1), machine(2)], (1, 0, 2), id="off-at-once"),
+        pytest.param(a_pool(), [machine(0), machine(1), failed(2, NEW)], (), id="a-template-that-fails-goes-no-further"),
+        pytest.param(a_pool(), [machine(0), machine(1), failed(2)], (2,), id="failed-first"),
+        pytest.param(a_pool(), [machine(0), machine(1), stopping(2, NEW)], (), id="waits-for-a-stop"),
+        pytest.param(a_pool(), [machine(0), machine(1), off(2, NEW)], (1,), id="one-that-is-off-delays-nothing"),
+        pytest.param(a_pool(), [machine(0), machine(1, "cccccccccc"), machine(2, "cccccccccc")], (2,), id="an-edit-during-an-update"),
+        pytest.param(a_pool(4), [machine(0), machine(1), machine(2, NEW)], (), id="scaled-during-an-update"),
         pytest.param(a_pool(strategy={"type": "OnDelete"}), [machine(0), machine(1), machine(2)], (), id="on-delete"),
         pytest.param(a_pool(paused=True), [machine(0), machine(1), machine(2)], (), id="paused"),
         pytest.param(a_pool(deleting=True), [machine(0), machine(1), machine(2)], (), id="deletion"),
@@ -81,6 +102,8 @@ def test_a_malformed_machine_is_left_alone() -> None:
     [
         ([machine(0, NEW), machine(1, NEW)], NEW, 2),
         ([machine(0, NEW), off(1, NEW)], NEW, 2),
+        ([machine(0, NEW), failed(1, NEW)], OLD, 2),
+        ([machine(0, NEW), stopping(1, NEW)], OLD, 2),
         ([machine(0, NEW), machine(1, NEW, ready=None)], OLD, 2),
         ([machine(0), machine(1, NEW)], OLD, 1),
         ([machine(1, NEW)], OLD, 1),

@@ -6,11 +6,13 @@ from typing import Any
 import pytest
 
 from apiserver.apis.meta import errors
-from apiserver.apis.meta.objects import Object
-from apiserver.apis.virt.lifecycle import revisions
+from apiserver.apis.meta.objects import HubObject, Object
+from apiserver.apis.virt.lifecycle import power, revisions
 from apiserver.apis.virt.lifecycle.replica_sets import ROLLOUT
+from apiserver.registry.generic.planning import Planner
 from apiserver.registry.generic.strategy import UpdatingVerb
 from apiserver.registry.virt.replica_sets import ReplicaSetStrategy
+from apiserver.registry.virt.virtualmachines import VirtualMachineStrategy
 from tests.unit.apiserver.apis.virt.v1alpha1.test_replica_set import DOMAIN, LABELS, NOW, a_set, faults, read, replicate
 
 STRATEGY = ReplicaSetStrategy()
@@ -99,7 +101,7 @@ def test_large_templates_are_kept_up_to_a_size() -> None:
     pool = a_pool()
     for number in range(9):
         pool = edited(pool, {"a": str(number) * (100 << 10)})
-    assert numbers(pool) == [1, 5, 6, 7, 8, 9, 10]  # the first is the current one
+    assert numbers(pool) == [1, 9, 10]  # the first is the current one
 
 
 def test_virt_controller_writes_no_revisions() -> None:
@@ -131,35 +133,58 @@ def roll_out(pool: Object, machine: Object, **body: Any) -> Object:
 
 def a_machine(pool: Object, status: Object) -> Object:
     machine = replicate(pool, {"ordinal": 1})
-    machine["metadata"] |= {"uid": "m", "annotations": {"mine": "1"}}
-    if status:
-        status = {**status, "running": {"domain": machine["spec"]["domain"]}}
-    return {**machine, "status": status}
+    machine["metadata"] |= {"uid": "m", "generation": 1, "annotations": {"mine": "1"}}
+    return {**machine, "status": deepcopy(status)}
+
+
+BERLIN = {"domain": {**DOMAIN, "clock": {"timezone": "Europe/Berlin"}}}
 
 
 @pytest.mark.parametrize(
-    ("domain", "annotations", "status", "restarts"),
+    ("spec", "annotations", "status", "restarts"),
     [
-        (DOMAIN, {"a": "1"}, RUNNING, False),
-        ({**DOMAIN, "clock": {"timezone": "Europe/Berlin"}}, {}, RUNNING, True),
-        ({**DOMAIN, "clock": {"timezone": "Europe/Berlin"}}, {}, {}, False),
-        (DOMAIN, {"kubevirt.io/restartedAt": "now"}, RUNNING, True),
-        (DOMAIN, {"kubevirt.io/restartedAt": "now"}, {}, False),
+        ({}, {"a": "1"}, RUNNING, False),
+        (BERLIN, {}, RUNNING, True),
+        ({**BERLIN, "runStrategy": "Always"}, {}, RUNNING, True),
+        ({**BERLIN, "runStrategy": "Halted"}, {}, RUNNING, False),  # it stops
+        ({"nodeSelector": {"cpu": "fast"}}, {}, RUNNING, False),
+        (BERLIN, {}, {"phase": "Stopped"}, False),
+        (BERLIN, {}, {}, False),
+        ({}, {"kubevirt.io/restartedAt": "now"}, RUNNING, True),
+        ({}, {"kubevirt.io/restartedAt": "now"}, {}, False),
     ],
 )
-def test_a_machine_with_the_template_restarts_only_if_needed(
-    domain: Object, annotations: Object, status: Object, *, restarts: bool
-) -> None:
+def test_a_machine_with_the_template_restarts_only_if_needed(spec: Object, annotations: Object, status: Object, *, restarts: bool) -> None:
     pool = a_pool()
     machine = a_machine(pool, status)
     new = deepcopy(pool)
-    new["spec"]["template"]["spec"]["domain"] = domain
+    new["spec"]["template"]["spec"] |= spec
     new = edited(read(new) | {"status": pool["status"]}, annotations)
     changed = roll_out(new, machine)
     assert changed["spec"] == new["spec"]["template"]["spec"]
     assert changed["metadata"]["labels"] == {**LABELS, "kubevirt.io/revision": revisions.newest(new)}
     assert changed["metadata"]["annotations"] == {"mine": "1", **annotations}
-    assert ("request" in changed["status"]) is restarts
+    stored = Planner(VirtualMachineStrategy()).act(HubObject(changed), HubObject(machine)).obj
+    assert bool(power.end_asked_for(stored)) is (restarts or spec.get("runStrategy") == "Halted")
+    assert (power.decide(stored).attempt == 2) is restarts
+    assert roll_out(new, stored).get("status", {}).get("request") == stored.get("status", {}).get("request"), "a repeated call"
+
+
+def test_a_machine_loses_what_only_its_earlier_template_had() -> None:
+    pool = edited(a_pool(), {"a": "1", "b": "2", "kubevirt.io/restartedAt": "then"})
+    machine = a_machine(pool, RUNNING)
+    machine["metadata"]["annotations"] = {"a": "1", "b": "mine", "c": "mine", "kubevirt.io/restartedAt": "then"}
+    changed = roll_out(edited(pool, {}), machine)
+    assert changed["metadata"]["annotations"] == {"b": "mine", "c": "mine"}
+    assert "request" not in changed["status"], "the undo of a restart restarts nothing"
+    assert changed["metadata"]["labels"]["app"] == "web"
+
+
+@pytest.mark.parametrize("spec", [{"paused": True}, {"updateStrategy": {"type": "OnDelete"}}])
+def test_a_set_that_updates_nothing_refuses_the_verb(spec: Object) -> None:
+    pool = a_pool(**spec)
+    with pytest.raises(errors.Conflict, match="is paused, or its updateStrategy"):
+        roll_out(pool, a_machine(pool, {}))
 
 
 def test_only_machines_of_the_set_are_changed() -> None:
