@@ -34,6 +34,7 @@ from apiserver.kubectl import (
     outdated,
     passwords,
     portforward,
+    rollout,
     screenshot,
     ssh,
     top,
@@ -130,6 +131,8 @@ async def _do(parsed: argparse.Namespace, ended_by: list[signal.Signals]) -> int
             return await usbredir.redirect(parsed.name, load, slot=parsed.slot, port=parsed.port, device=parsed.device)
         case "logs" | "port-forward" | "ssh" | "scp" | "screenshot" | "set-password":
             return await _reach(parsed, load)
+        case rollout.COMMAND:
+            return await rollout.run(parsed, lambda: access.load(parsed.selection))
         case "guestinfo" | "domainxml" | "create" | "version" | top.COMMAND | "nodes" | "fence" | "unfence" | "addvolume" | "removevolume":
             print(await _text(parsed, load))
             return 0

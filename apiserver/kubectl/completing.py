@@ -13,8 +13,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from apiserver.apis.meta.objects import name_of
-from apiserver.apis.virt.places.resources import VIRTUAL_MACHINES
-from apiserver.kubectl import access, flags, verbs
+from apiserver.apis.meta.resources import Resource
+from apiserver.apis.virt.places.resources import REPLICA_SETS, VIRTUAL_MACHINES
+from apiserver.kubectl import access, flags, rollout, verbs
 from apiserver.kubectl.access import Selection
 from apiserver.kubectl.messages import Failure
 
@@ -26,31 +27,35 @@ WITHOUT_NAMES: Final = frozenset({"create", "version", "outdated", "nodes", "fen
 _VALUES: Final = {"-n": "namespace", "--namespace": "namespace", "--kubeconfig": "kubeconfig", "--context": "context", "-s": "server"}
 
 
-def words(given: Sequence[str], machines: Sequence[str], options: Mapping[str, Sequence[str]]) -> list[str]:
-    """Return the commands, flags or names that complete the last word of ``given``."""
+def words(given: Sequence[str], names: Sequence[str], options: Mapping[str, Sequence[str]]) -> list[str]:
+    """Return the commands, actions, flags or names that complete the last word of ``given``. ``options``: flags of each command."""
     *before, last = given or [""]
     command = command_of(before)
-    if command is None:
-        return sorted(each for each in options if each.startswith(last))
-    if last.startswith("-"):
+    if last.startswith("-") and command is not None:
         return sorted(each for each in options.get(command, ()) if each.startswith(last))
-    return sorted(each for each in machines if each.startswith(last) and each not in before)
+    if command is None or command == rollout.COMMAND:
+        start = f"{command} " if command else ""
+        found = (each.removeprefix(start) for each in options if each.startswith(start) and each != command)
+        return sorted(each for each in found if each.startswith(last) and " " not in each)
+    return sorted(each for each in names if each.startswith(last) and each not in before)
 
 
 def command_of(before: Sequence[str]) -> str | None:
-    """Return the first word that is neither a flag nor its value, or None."""
-    skip = False
+    """Return the first word that is neither a flag nor its value, or None; after ``rollout`` also the second."""
+    skip, found = False, []
     for word in before:
         if not skip and not word.startswith("-"):
-            return word
+            found.append(word)
         skip = word in flags.WITH_VALUE
-    return None
+    return " ".join(found[: 2 if found[0] == rollout.COMMAND else 1]) if found else None
 
 
-def needs_names(given: Sequence[str]) -> bool:
-    """Return whether the last word may be a machine's name."""
+def kind_of_names(given: Sequence[str]) -> Resource | None:
+    """Return the kind of objects that the last word may name, or None."""
     command = command_of(given[:-1])
-    return command is not None and command not in WITHOUT_NAMES and not given[-1].startswith("-")
+    if command is None or command in {*WITHOUT_NAMES, rollout.COMMAND} or given[-1].startswith("-"):
+        return None
+    return REPLICA_SETS if command.startswith(rollout.COMMAND) else VIRTUAL_MACHINES
 
 
 def selection_of(given: Sequence[str]) -> Selection:
@@ -66,13 +71,12 @@ def selection_of(given: Sequence[str]) -> Selection:
     return Selection(**found)
 
 
-async def names(selection: Selection) -> list[str]:
-    """Return the names of the namespace's machines; none after a failure."""
+async def names(selection: Selection, kind: Resource) -> list[str]:
+    """Return the names of the namespace's objects of a kind; none after a failure."""
     try:
         async with asyncio.timeout(SECONDS):
             way = await access.load(selection)
-            path = VIRTUAL_MACHINES.path(way.namespace)
-            listed = await verbs.request(way, "GET", path, "list virtual machines", params={"limit": str(MAX_NAMES)})
+            listed = await verbs.request(way, "GET", kind.path(way.namespace), "list names", params={"limit": str(MAX_NAMES)})
     except (Failure, TimeoutError, OSError):
         return []
     return [name_of(each) for each in listed.get("items") or ()]
@@ -81,8 +85,9 @@ async def names(selection: Selection) -> list[str]:
 def main(arguments: list[str] | None = None) -> int:
     """Print the words that complete the command line."""
     given = sys.argv[1:] if arguments is None else arguments
-    machines = asyncio.run(names(selection_of(given))) if given and needs_names(given) else []
-    for word in words(given, machines, flags.options()):
+    kind = kind_of_names(given) if given else None
+    found = asyncio.run(names(selection_of(given), kind)) if kind is not None else []
+    for word in words(given, found, flags.options()):
         print(word)
     print(NO_FILES)
     return 0

@@ -6,14 +6,14 @@ import argparse
 import math
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from apiserver.apis.meta import times
 from apiserver.apis.virt.lifecycle import power
 from apiserver.apis.virt.places import layout
 from apiserver.apis.virt.spec import hot_plug
-from apiserver.kubectl import portforward, top, usage
+from apiserver.kubectl import portforward, rollout, top, usage
 from apiserver.kubectl.access import Selection, version
 from apiserver.kubectl.proxy import ADDRESS
 from apiserver.kubectl.verbs import VERBS
@@ -24,6 +24,15 @@ if TYPE_CHECKING:
 KINDS: Final = frozenset({"vm", "vms", "virtualmachine", "virtualmachines", "virtualmachine.kubevirt.io", "virtualmachines.kubevirt.io"})
 MIGRATION_KINDS: Final = frozenset({"vmmig", "migration", "migrations", "migration.kubevirt.io", "migrations.kubevirt.io"})
 
+SET_KINDS: Final = frozenset(
+    {
+        "vmrs",
+        "virtualmachinereplicaset",
+        "virtualmachinereplicasets",
+        "virtualmachinereplicaset.kubevirt.io",
+        "virtualmachinereplicasets.kubevirt.io",
+    }
+)
 SCROLLBACK: Final = "The console first shows its latest output, including what earlier users typed; the next user sees yours."
 _GUEST_PATH: Final = re.compile(r"(?:[^/:@]+@)?(?:[A-Za-z][A-Za-z.]*/)?[a-z0-9][-a-z0-9.]*:")
 """[USER@][vm/]NAME: before a path; as for scp, a local path with a colon needs ./ before it."""
@@ -90,7 +99,7 @@ class CommandParser(Parser):
         """Return the flags and an empty list. Exits with 1 on unknown arguments."""
         parsed, more = super().parse_known_args(args, namespace)
         given: list[str] = [*getattr(parsed, "names", ()), *filter(None, [getattr(parsed, "name", "")]), *more]
-        if len(given) > 1 and given[0].lower() in KINDS:
+        if len(given) > 1 and given[0].lower() in KINDS | SET_KINDS:
             self.error(f"{given[0]} {given[1]}: write {given[0]}/{given[1]}")
         if more:
             self.error(f"unrecognized arguments: {' '.join(more)}")
@@ -135,6 +144,21 @@ class Commands:
         parser = self.add(name, text, more, aliases)
         parser.add_argument("names", metavar="NAME", nargs="+", type=named or _machine, help="virtual machines: NAME or vm/NAME")
         return parser
+
+    def add_actions(self, name: str, text: str, more: str, actions: Mapping[str, str]) -> dict[str, CommandParser]:
+        """Add a command with further ones below it (name: text); return their parsers."""
+        below = self.add(name, text, more).add_subparsers(dest="action", required=True, metavar="ACTION", parser_class=CommandParser)
+        for action, what in actions.items():
+            self.parsers[f"{name} {action}"] = below.add_parser(
+                action,
+                help=what,
+                description=f"{what[0].upper()}{what[1:]}.",
+                parents=[_shared()],
+                allow_abbrev=False,
+                epilog=usage.examples(f"{name} {action}"),
+                formatter_class=HelpFormatter,
+            )
+        return {action: self.parsers[f"{name} {action}"] for action in actions}
 
 
 def parse(arguments: list[str] | None = None) -> argparse.Namespace:
@@ -190,6 +214,7 @@ def _program() -> tuple[Program, Commands, dict[str, CommandParser]]:
     passwords.add_argument("--encrypted", action="store_true", help="the password is a hash, as in /etc/shadow")
     _add_dry_run(passwords)
     _add_volumes(commands)
+    _add_rollout(commands)
     _add_administration(commands)
     return program, commands, {**_add_verbs(commands), CANCEL: _add_cancel_migration(commands)}
 
@@ -325,6 +350,30 @@ def _add_guestinfo(commands: Commands) -> None:
         choices=("table", "wide", "json", "yaml"),
         default="table",
         help="wide: with all applications; json, yaml: all fields",
+    )
+
+
+def _add_rollout(commands: Commands) -> None:
+    parsers = commands.add_actions(
+        rollout.COMMAND,
+        "update the machines of sets",
+        "As kubectl rollout. A set with spec.ordinals updates its machines after an edit of spec.template.",
+        rollout.ACTIONS,
+    )
+    for action, parser in parsers.items():
+        parser.add_argument("names", metavar="NAME", nargs="+", type=_set, help="sets: NAME or vmrs/NAME")
+        if action not in rollout.READS:
+            _add_dry_run(parser)
+    parsers["status"].add_argument(
+        "-w", "--watch", nargs="?", choices=("true", "false"), const="true", default="true", help="false: print the present state only"
+    )
+    parsers["status"].add_argument(
+        "--timeout", type=_seconds, default=0.0, metavar="DURATION", help="time limit; exit status 1 after it (default 0s: none)"
+    )
+    for action in rollout.READS:
+        parsers[action].add_argument("--revision", type=_revision, default=0, metavar="NUMBER", help=rollout.READS[action])
+    parsers["undo"].add_argument(
+        "--to-revision", type=_revision, default=0, metavar="NUMBER", help="of kubectl virt rollout history (default: the one before)"
     )
 
 
@@ -487,6 +536,19 @@ def _machine(text: str) -> str:
     if (slash and kind.lower() not in KINDS) or not name:
         raise argparse.ArgumentTypeError(f"{text!r} does not name a virtual machine: use NAME or vm/NAME")
     return name
+
+
+def _set(text: str) -> str:
+    kind, slash, name = text.rpartition("/")
+    if (slash and kind.lower() not in SET_KINDS) or not name:
+        raise argparse.ArgumentTypeError(f"{text!r} does not name a set: use NAME or vmrs/NAME")
+    return name
+
+
+def _revision(text: str) -> int:
+    if not (text.isascii() and text.isdigit()):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a revision")
+    return int(text)
 
 
 def _machine_or_migration(text: str) -> str:

@@ -7,7 +7,7 @@ from typing import Final
 
 GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
     "Create": ("create",),
-    "Change": ("addvolume", "removevolume"),
+    "Change": ("addvolume", "removevolume", "rollout"),
     "Turn on and off": ("start", "stop", "poweroff", "restart", "suspend", "resume"),
     "Act on the running guest": ("pause", "unpause", "reset", "softreboot", "nmi", "sendkey", "freeze", "thaw", "set-password"),
     "Migrate": ("migrate", "cancel-migration"),
@@ -21,6 +21,13 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
     "addvolume": ("addvolume web --claim logs --create 10Gi", "addvolume web --claim logs --disk-name data --serial LOGS-0001 --bus scsi"),
     "removevolume": ("removevolume web --claim logs", "removevolume web --disk-name data"),
     "create": ("create web --memory 1Gi --image registry.example/debian:13 --cloud-init user-data.yaml | kubectl apply -f -",),
+    "rollout": ("rollout status vmrs/db",),
+    "rollout status": ("rollout status vmrs/db", "rollout status vmrs/db --timeout 10m"),
+    "rollout history": ("rollout history vmrs/db", "rollout history vmrs/db --revision 2"),
+    "rollout undo": ("rollout undo vmrs/db", "rollout undo vmrs/db --to-revision 2"),
+    "rollout pause": ("rollout pause vmrs/db",),
+    "rollout resume": ("rollout resume vmrs/db",),
+    "rollout restart": ("rollout restart vmrs/db",),
     "start": ("start web db --wait", "start web --paused --node node2"),
     "stop": ("stop web", "stop web --grace-period 5", "stop web --force"),
     "poweroff": ("poweroff web --wait",),

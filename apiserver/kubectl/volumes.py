@@ -6,20 +6,17 @@ import argparse
 from collections.abc import Callable
 from typing import Final
 
-from apiserver.apis.meta import errors
 from apiserver.apis.meta.objects import Object, name_of
 from apiserver.apis.virt.hardware import disks
 from apiserver.apis.virt.kinds import dig_vm
 from apiserver.apis.virt.lifecycle import phases
 from apiserver.apis.virt.places.resources import VIRTUAL_MACHINES
 from apiserver.apis.virt.spec import hot_plug
-from apiserver.kubectl import messages, verbs
+from apiserver.kubectl import editing
 from apiserver.kubectl.access import Access
 from apiserver.kubectl.messages import Failure
 
 COMMANDS: Final = ("addvolume", "removevolume")
-_TRIES: Final = 5
-"""The status of a running machine changes often."""
 
 
 async def edit(access: Access, parsed: argparse.Namespace) -> str:
@@ -84,20 +81,7 @@ def _loss(vm: Object, claim: str | None, name: str | None) -> str:
 
 
 async def _edit(access: Access, name: str, edited: Callable[[Object], Object]) -> Object:
-    """Edit a machine, and return it as it was before."""
-    path = VIRTUAL_MACHINES.path(access.namespace, name)
-    for _ in range(_TRIES - 1):
-        vm = await verbs.request(access, "GET", path, f"read virtual machine {name}")
-        try:
-            await verbs.answered(access, "PUT", path, f"edit virtual machine {name}", body=edited(vm))
-        except errors.Conflict:
-            continue
-        except errors.StatusError as error:
-            raise messages.of_status(error, f"edit virtual machine {name}") from error
-        return vm
-    vm = await verbs.request(access, "GET", path, f"read virtual machine {name}")
-    await verbs.request(access, "PUT", path, f"edit virtual machine {name}", body=edited(vm))
-    return vm
+    return await editing.edit(access, VIRTUAL_MACHINES, name, f"virtual machine {name}", edited)
 
 
 def _disks(vm: Object) -> list[Object]:

@@ -2,15 +2,30 @@ from __future__ import annotations
 
 import pytest
 
+from apiserver.apis.meta.resources import Resource
+from apiserver.apis.virt.places.resources import REPLICA_SETS, VIRTUAL_MACHINES
 from apiserver.kubectl import completing, flags
 
-OPTIONS = {"stop": ["--force", "--grace-period"], "start": ["--paused"], "create": ["--memory"]}
+OPTIONS = {
+    "stop": ["--force", "--grace-period"],
+    "start": ["--paused"],
+    "create": ["--memory"],
+    "rollout": ["--help"],
+    "rollout undo": ["--to-revision"],
+    "rollout status": ["--timeout"],
+}
 
 
 @pytest.mark.parametrize(
     ("given", "expected"),
     [
-        ([], ["create", "start", "stop"]),
+        ([], ["create", "rollout", "start", "stop"]),
+        (["ro"], ["rollout"]),
+        (["rollout", ""], ["status", "undo"]),
+        (["-n", "ns", "rollout", "u"], ["undo"]),
+        (["rollout", "--"], ["--help"]),
+        (["rollout", "undo", ""], ["db", "web"]),
+        (["rollout", "undo", "--"], ["--to-revision"]),
         (["st"], ["start", "stop"]),
         (["-n", "ns", "st"], ["start", "stop"]),
         (["--namespace=ns", "st"], ["start", "stop"]),
@@ -26,10 +41,19 @@ def test_words_are_commands_then_names_or_flags(given: list[str], expected: list
 
 
 @pytest.mark.parametrize(
-    ("given", "asks"), [(["st"], False), (["stop", ""], True), (["stop", "--"], False), (["create", ""], False), (["-n", ""], False)]
+    ("given", "kind"),
+    [
+        (["st"], None),
+        (["stop", ""], VIRTUAL_MACHINES),
+        (["stop", "--"], None),
+        (["create", ""], None),
+        (["-n", ""], None),
+        (["rollout", ""], None),
+        (["rollout", "status", ""], REPLICA_SETS),
+    ],
 )
-def test_the_cluster_is_asked_only_for_names(given: list[str], asks: bool) -> None:
-    assert completing.needs_names(given) is asks
+def test_the_cluster_is_asked_only_for_names(given: list[str], kind: Resource | None) -> None:
+    assert completing.kind_of_names(given) == kind
 
 
 def test_names_are_those_of_the_selected_namespace() -> None:

@@ -132,17 +132,17 @@ def test_help_lists_commands_by_purpose_and_has_examples(capsys: pytest.CaptureF
     told = capsys.readouterr().out
     assert told.index("Turn on and off:") < told.index("  poweroff ") < told.index("Migrate:") < told.index("  cancel-migration ")
     for command in flags.options():
-        assert f"  {command} " in told
+        assert " " in command or f"  {command} " in told
         assert usage.EXAMPLES[command], command
         with pytest.raises(SystemExit):
-            flags.parse([command, "--help"])
+            flags.parse([*command.split(), "--help"])
         assert usage.examples(command) in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("command", usage.EXAMPLES)
 def test_examples_are_valid_commands(command: str) -> None:
     for example in usage.EXAMPLES[command]:
-        assert flags.parse(example.partition(" | ")[0].split()).command == command
+        assert flags.parse(example.partition(" | ")[0].split()).command == command.split(maxsplit=1)[0]
 
 
 @pytest.mark.parametrize(
