@@ -20,7 +20,7 @@ COMMANDS: Final = ("addvolume", "removevolume")
 
 
 async def edit(access: Access, parsed: argparse.Namespace) -> str:
-    """Add or remove a disk; return the text for the user."""
+    """Add or remove a disk; return the text for the user. Raises Failure."""
     if parsed.command == "removevolume":
         if not (parsed.claim or parsed.disk_name):
             raise Failure("error: name the disk by --claim or --disk-name")

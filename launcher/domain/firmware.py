@@ -16,7 +16,7 @@ from launcher.domain.values import confined, printable, word
 
 
 def append(tree: Tree, definition: Definition) -> None:
-    """Append the machine type, its firmware, and a kernel or the boot order."""
+    """Append the machine type, its firmware, and a kernel or the boot order. Raises InvalidSpecification."""
     specification = definition.specification
     element = SubElement(tree.domain, "os")
     SubElement(element, "type", arch="x86_64", machine=word(machine.type_of(specification), "machine.type")).text = "hvm"

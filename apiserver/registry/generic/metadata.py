@@ -51,7 +51,7 @@ def match_request(obj: Object, resource: Resource, namespace: str, name: str = "
 
 
 def match_namespace(metadata: Object, resource: Resource, namespace: str) -> None:
-    """Check the namespace against the request, or fill it in; raises BadRequest."""
+    """Check the namespace against the request, or fill it in; remove a cluster-scoped object's. Raises BadRequest."""
     if not resource.namespaced:
         metadata.pop("namespace", None)
     elif (metadata.get("namespace") or namespace) != namespace:
