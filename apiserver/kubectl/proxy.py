@@ -1,4 +1,4 @@
-"""Serve a virtual machine's stream on a loopback port, for a local program.
+"""Serve a machine's stream on a loopback port, for a local program.
 
 Each connection gets its own websocket, the first before the program starts, so that the plugin reports the machine's
 errors. A withdrawn right ends everything.

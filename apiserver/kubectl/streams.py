@@ -1,4 +1,4 @@
-"""Websockets to a virtual machine's streams, and the reasons for their end."""
+"""Websockets to a machine's streams, and the reasons for their end."""
 
 from __future__ import annotations
 

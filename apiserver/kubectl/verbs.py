@@ -1,4 +1,4 @@
-"""Actions on a virtual machine with one request each."""
+"""Actions on a machine with one request each."""
 
 from __future__ import annotations
 

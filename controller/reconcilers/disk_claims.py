@@ -1,4 +1,4 @@
-"""The claims of a virtual machine (disks, file systems, firmware, images of its memory), and conflicts over them. Pure."""
+"""The claims of a machine (disks, file systems, firmware, images of its memory), and conflicts over them. Pure."""
 
 from __future__ import annotations
 

@@ -90,7 +90,7 @@ class MigrationStrategy(Strategy):
         ]
 
     def locks(self, obj: Object) -> frozenset[str]:
-        """Return the lock on its virtual machine; none if finished."""
+        """Return the lock on its machine; none if finished."""
         if not phases.is_unfinished(obj):
             return frozenset()
         return frozenset({f"migrating/{obj['metadata']['namespace']}/{obj['spec']['selector']['name']}"})

@@ -1,4 +1,4 @@
-"""PodRestriction: a status may only name pods of its own virtual machine, for every writer (``docs/decisions/security.md``).
+"""PodRestriction: a status may only name pods of its own machine, for every writer (``docs/decisions/security.md``).
 
 A new ``podUID`` of a VirtualMachine, or ``targetPodUID`` of a Migration, is checked against kube-apiserver's pod, the
 only source of its node and mounts (:mod:`apiserver.apis.virt.rights.pod_rights`); so are a Migration's

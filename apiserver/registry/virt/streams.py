@@ -1,4 +1,4 @@
-"""Preconditions and destinations of the streams of virtual machines."""
+"""Preconditions and destinations of the streams of machines."""
 
 from __future__ import annotations
 

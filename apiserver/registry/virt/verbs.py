@@ -1,4 +1,4 @@
-"""The verbs of a virtual machine: requests and refusals.
+"""The verbs of a machine: requests and refusals.
 
 ``start``, ``stop`` and ``restart`` write ``status.request``, ``pause`` and ``unpause`` write ``status.pause``
 (:mod:`apiserver.apis.virt.lifecycle.power`). ``reset``, ``softreboot``, ``nmi``, ``sendkey``, ``freeze`` and ``thaw``
@@ -194,7 +194,7 @@ class Suspend(OperationVerb):
 
 
 class Migrate(CreatingVerb):
-    """Creates a Migration of this virtual machine.
+    """Creates a Migration of this machine.
 
     The body may have ``nodeSelector``, ``priority``, and an ``id``, which becomes part of the Migration's name.
     """

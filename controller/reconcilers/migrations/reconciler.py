@@ -76,7 +76,7 @@ class Migrations:
         self._applier = Applier(client, recorder, MIGRATIONS, informers.migrations, informers.pods)
 
     def subscribe(self, controller: Controller) -> None:
-        """Enqueue a Migration when it, its virtual machine, or that machine's pods change, and when its drain ends."""
+        """Enqueue a Migration when it, its machine, or that machine's pods change, and when its drain ends."""
 
         def migration_changed(old: Object | None, new: Object | None) -> None:
             obj = new or old or {}

@@ -1,4 +1,4 @@
-"""Determines which pods belong to a virtual machine. Pure.
+"""Determines which pods belong to a machine. Pure.
 
 A pod belongs to a machine for one of two reasons. Either its controller ``ownerReference`` has the machine's uid, in the same namespace,
 and virt-controller could have created it. Or the machine's status contains its uid, because a guest may run in it; then its metadata does

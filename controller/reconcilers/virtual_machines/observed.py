@@ -1,4 +1,4 @@
-"""A virtual machine with its decision's input."""
+"""A machine with its decision's input."""
 
 from __future__ import annotations
 

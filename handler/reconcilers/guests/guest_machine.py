@@ -1,4 +1,4 @@
-"""The description of a virtual machine for its launcher. Pure."""
+"""The description of a machine for its launcher. Pure."""
 
 from __future__ import annotations
 

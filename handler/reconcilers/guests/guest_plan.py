@@ -1,4 +1,4 @@
-"""Decides the next actions for a virtual machine of this node. Pure.
+"""Decides the next actions for a machine of this node. Pure.
 
 By importance: an end is final; a guest that should be off is not started; a guest is started once; then pause, operations, edits, and
 status.

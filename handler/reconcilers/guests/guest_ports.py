@@ -1,4 +1,4 @@
-"""Interfaces to the environment of the virtual machines' reconciler."""
+"""Interfaces to the environment of the machines' reconciler."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ class Disks(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """The environment of the virtual machines' reconciler."""
+    """The environment of the machines' reconciler."""
 
     machines: Objects
     api: Api

@@ -25,7 +25,7 @@ logger = logging.getLogger(__name__)
 
 
 class RunGuest:
-    """The reconciler of virtual machines."""
+    """The reconciler of machines."""
 
     def __init__(self, ports: Ports) -> None:
         self._ports = ports
@@ -34,7 +34,7 @@ class RunGuest:
         self._applier = Applier(ports, self._writer, self._start)
 
     async def reconcile(self, request: Request) -> Result:
-        """Reconcile one guest with its virtual machine; return when to check again."""
+        """Reconcile one guest with its machine; return when to check again."""
         before: tuple[guest_plan.Action, ...] = ()
         for _ in range(MAX_STEPS):
             vm = self._ports.machines.get(request.namespace, request.name)

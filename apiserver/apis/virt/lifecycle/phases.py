@@ -102,7 +102,7 @@ MIGRATION_TRANSITIONS: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
         CANCELLED: frozenset(),
     }
 )
-"""Final phases stay, because the lock on the virtual machine was released.
+"""Final phases stay, because the lock on the machine was released.
 
 ``Pending`` after a later phase begins another attempt.
 """
