@@ -138,7 +138,7 @@ def test_drive_gets_a_pod_with_the_image() -> None:
     assert "running" not in vm["status"]
 
 
-def test_block_claim_is_a_device_of_its_pod_if_the_guest_takes_it() -> None:
+def test_block_claim_is_a_device_of_its_pod_if_guest_takes_it() -> None:
     vm, claim = a_machine(), {**CLAIM, "spec": {"volumeMode": "Block"}}
     assert [each["reason"] for each in entries(plan(vm, claim=claim))] == [hot_plug.NEEDS_RESTART]
     vm["status"]["domain"] = {"liveChanges": [hot_plug.DISK, hot_plug.BLOCK]}
