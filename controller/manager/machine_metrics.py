@@ -14,7 +14,7 @@ from typing import Final
 from apiserver.apis.meta import quantity, times
 from apiserver.apis.meta.objects import Object, condition, name_of, namespace_of
 from apiserver.apis.virt.kinds import dig_migration, dig_vm
-from apiserver.apis.virt.lifecycle import conditions, evictions, phases, summary
+from apiserver.apis.virt.lifecycle import conditions, evictions, phases, progress, summary
 from apiserver.metrics.exposition import heading, label_text, number
 
 Row = tuple[str, Mapping[str, str], float]
@@ -41,15 +41,32 @@ _GROUP_OF: Final[Mapping[str, str]] = {
     summary.TERMINATING: _NON_RUNNING,
 }
 """By the word of ``kubectl get vms``; all others are errors."""
+_FIGURES: Final[Mapping[str, str]] = {
+    "kubevirt_vmi_migration_data_bytes_total": "totalBytes",
+    "kubevirt_vmi_migration_data_processed_bytes": "processedBytes",
+    "kubevirt_vmi_migration_data_remaining_bytes": "remainingBytes",
+    "kubevirt_vmi_migration_dirty_memory_rate_bytes": "dirtyBytesPerSecond",
+    "kubevirt_vmi_migration_memory_transfer_rate_bytes": "bytesPerSecond",
+}
+"""Of a running Migration, with the field of its progress."""
+_TIMES: Final[Mapping[str, str]] = {
+    "kubevirt_vmi_migration_start_time_seconds": "startTime",
+    "kubevirt_vmi_migration_end_time_seconds": "endTime",
+}
+"""Of a Migration, with the field of its status."""
+MAX_FACT: Final = 64
+"""Characters of a guest's fact in a label."""
 ABOUT: Final[Mapping[str, str]] = {
     "kubevirt_vm_info": "A machine, with its state.",
     "kubevirt_vm_create_date_timestamp_seconds": "When a machine was created.",
     "kubevirt_vm_resource_requests": "CPUs and memory of a machine's guest.",
     **{f"kubevirt_vm_{each}_status_last_transition_timestamp_seconds": f"When machines with state {each} entered it." for each in GROUPS},
-    "kubevirt_vmi_info": "A machine with a guest, and its place.",
+    "kubevirt_vmi_info": "A machine with a guest, its place, and what its agent says.",
     "kubevirt_vmi_non_evictable": "1 if an eviction must migrate a machine's guest, and the guest cannot migrate.",
     "kubevirt_vmi_migration_succeeded": "A Migration that succeeded.",
     "kubevirt_vmi_migration_failed": "A Migration that failed.",
+    **{name: f"{field} in status.progress of the machine's running Migration." for name, field in _FIGURES.items()},
+    **{name: f"{field} in a Migration's status." for name, field in _TIMES.items()},
     **{f"kubevirt_vmi_migrations_in_{each}_phase": f"Migrations that are {each}." for each in UNFINISHED},
 }
 
@@ -101,6 +118,7 @@ def _of_machine(vm: Object, strategy: evictions.Strategy) -> Iterator[Row]:
 
 def _of_guest(vm: Object, names: Mapping[str, str], strategy: evictions.Strategy) -> Iterator[Row]:
     node, migratable = str(dig_vm(vm, "status", "nodeName") or ""), _is_true(vm, conditions.MIGRATABLE)
+    system = dig_vm(vm, "status", "guest", "os") or {}
     place = {
         "node": node,
         **names,
@@ -108,17 +126,27 @@ def _of_guest(vm: Object, names: Mapping[str, str], strategy: evictions.Strategy
         "evictable": str(migratable).lower(),
         "outdated": str(_is_true(vm, conditions.LAUNCHER_OUTDATED)).lower(),
         "vmi_pod": str(dig_vm(vm, "status", "podName") or ""),
+        "guest_os_name": str(system.get("name") or "")[:MAX_FACT],
+        "guest_os_version_id": str(system.get("version") or "")[:MAX_FACT],
+        "guest_os_kernel_release": str(system.get("kernelRelease") or "")[:MAX_FACT],
     }
     yield "kubevirt_vmi_info", place, 1
     yield "kubevirt_vmi_non_evictable", {"node": node, **names}, float(strategy == evictions.LIVE_MIGRATE and not migratable)
 
 
 def _of_migration(migration: Object) -> Iterator[Row]:
-    ended = {phases.SUCCEEDED: "succeeded", phases.FAILED: "failed"}.get(phases.phase_of(migration))
-    if ended is not None:
-        machine = str(dig_migration(migration, "spec", "selector", "name") or "")
-        labels = {"namespace": namespace_of(migration), "vmi": machine, "vmim": name_of(migration)}
+    phase, machine = phases.phase_of(migration), str(dig_migration(migration, "spec", "selector", "name") or "")
+    labels = {"namespace": namespace_of(migration), "vmi": machine, "vmim": name_of(migration)}
+    if (ended := {phases.SUCCEEDED: "succeeded", phases.FAILED: "failed"}.get(phase)) is not None:
         yield f"kubevirt_vmi_migration_{ended}", labels, 1
+    status = dig_migration(migration, "status") or {}
+    for name, field in _TIMES.items():
+        if (moment := times.parsed(status.get(field))) is not None:
+            yield name, labels, moment.timestamp()
+    if phase == phases.RUNNING:
+        figures = progress.of(migration)
+        of_machine = {"namespace": namespace_of(migration), "name": machine}
+        yield from ((name, of_machine, float(figures[field])) for name, field in _FIGURES.items() if field in figures)
 
 
 def _phase_of(migration: Object) -> str:

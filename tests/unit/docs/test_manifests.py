@@ -19,6 +19,8 @@ from apiserver.apis.virt.v1alpha1.domain.disks import Disk
 from apiserver.apis.virt.v1alpha1.domain.document import Devices, Domain
 from apiserver.apis.virt.v1alpha1.domain.firmware import Firmware
 from apiserver.apis.virt.v1alpha1.domain.interfaces import Interface
+from apiserver.registry.generic.strategy import NOTHING_WRONG
+from apiserver.registry.virt.replica_sets import ReplicaSetStrategy
 from controller.reconcilers.migrations import migration_retries
 
 ROOT = Path(__file__).parents[3]
@@ -37,9 +39,12 @@ def errors(vm: dict[str, Any]) -> list[str]:
 
 
 def test_the_readme_shows_machines_that_are_accepted() -> None:
-    shown = blocks("README.md")
-    assert len(shown) == 2
-    assert [errors(vm) for vm in shown] == [[], []]
+    *machines, pool = blocks("README.md")
+    assert [errors(vm) for vm in machines] == [[], []]
+    strategy = ReplicaSetStrategy()
+    assert strategy.read(pool) == NOTHING_WRONG
+    strategy.default(pool)
+    assert strategy.validate(pool) == []
 
 
 def test_first_boot_page_shows_a_valid_machine() -> None:

@@ -33,7 +33,9 @@ async def series(vms: list[Any], migrations: list[Any], strategy: evictions.Stra
 async def test_a_running_machine_has_its_state_size_and_place() -> None:
     conditions = [{"type": "Migratable", "status": "True", "reason": "", "message": ""}]
     machine = 'namespace="default",name="testvm"'
-    assert (await series([a_machine(conditions=conditions)], []))[:-3] == [
+    guest = {"os": {"name": 'Debian "13"', "version": "13", "kernelRelease": "x" * 100}}
+    facts = f'guest_os_name="Debian \\"13\\"",guest_os_version_id="13",guest_os_kernel_release="{"x" * 64}"'
+    assert (await series([a_machine(conditions=conditions, guest=guest)], []))[:-3] == [
         f'kubevirt_vm_info{{{machine},machine_type="q35",status="running",status_group="running"}} 1',
         f"kubevirt_vm_create_date_timestamp_seconds{{{machine}}} 1767225600",
         f'kubevirt_vm_resource_requests{{{machine},resource="cpu",unit="sockets",source="domain"}} 1',
@@ -41,7 +43,7 @@ async def test_a_running_machine_has_its_state_size_and_place() -> None:
         f'kubevirt_vm_resource_requests{{{machine},resource="cpu",unit="threads",source="domain"}} 1',
         f'kubevirt_vm_resource_requests{{{machine},resource="memory",unit="bytes",source="domain"}} 1073741824',
         f"kubevirt_vm_running_status_last_transition_timestamp_seconds{{{machine}}} 1767225600",
-        f'kubevirt_vmi_info{{node="node1",{machine},phase="running",evictable="true",outdated="false",vmi_pod="pod"}} 1',
+        f'kubevirt_vmi_info{{node="node1",{machine},phase="running",evictable="true",outdated="false",vmi_pod="pod",{facts}}} 1',
         f'kubevirt_vmi_non_evictable{{node="node1",{machine}}} 0',
     ]
 
@@ -76,6 +78,23 @@ async def test_migrations_are_counted_by_kubevirts_phases() -> None:
         "kubevirt_vmi_migrations_in_pending_phase 1",
         "kubevirt_vmi_migrations_in_scheduling_phase 3",
         "kubevirt_vmi_migrations_in_running_phase 1",
+    ]
+
+
+async def test_a_migration_has_its_times_and_figures() -> None:
+    names = 'namespace="ns",vmi="testvm",vmim="m"'
+    running, ended = a_migration("Running"), a_migration("Cancelled")
+    running["status"] |= {"startTime": CREATED, "progress": {"totalBytes": 9, "remainingBytes": 4, "bytesPerSecond": 0}}
+    ended["status"] |= {"startTime": CREATED, "endTime": CREATED, "progress": {"totalBytes": 9}}
+    assert (await series([], [running]))[:-3] == [
+        'kubevirt_vmi_migration_data_bytes_total{namespace="ns",name="testvm"} 9',
+        'kubevirt_vmi_migration_data_remaining_bytes{namespace="ns",name="testvm"} 4',
+        'kubevirt_vmi_migration_memory_transfer_rate_bytes{namespace="ns",name="testvm"} 0',
+        f"kubevirt_vmi_migration_start_time_seconds{{{names}}} 1767225600",
+    ]
+    assert (await series([], [ended]))[:-3] == [
+        f"kubevirt_vmi_migration_start_time_seconds{{{names}}} 1767225600",
+        f"kubevirt_vmi_migration_end_time_seconds{{{names}}} 1767225600",
     ]
 
 
