@@ -141,7 +141,7 @@ class Client:
         return await self._object("PATCH", path, params=_query(fieldManager=field_manager), body=patch, headers=headers)
 
     async def delete(self, resource: Resource, name: str, namespace: str | None = None, *, options: Object | None = None) -> Object:
-        """Delete an object; return the Status, or the object held by finalizers or grace period."""
+        """Delete an object; return the Status, or the object held by finalizers or grace period. Raises StatusError, TransportError."""
         return await self._object("DELETE", resource.path(namespace, name), body=options)
 
     async def watch(

@@ -34,7 +34,7 @@ def append(tree: Tree, definition: Definition) -> None:
 
 
 def shares(specification: Mapping[str, Any]) -> tuple[Share, ...]:
-    """Return the file systems of ``spec.domain``, in order. Names must be unique, and single path components."""
+    """Return the file systems of ``spec.domain``, in order. Raises InvalidSpecification for equal or invalid names."""
     found: list[Share] = []
     for position, each in enumerate(hardware.defaulted(specification)):
         path = f"devices.filesystems[{position}]"

@@ -36,7 +36,7 @@ def not_migratable(specification: Mapping[str, Any]) -> str:
 
 
 def append(tree: Tree, definition: Definition, field: str) -> None:
-    """Append a ``<hostdev>`` for each device of ``devices.<field>``, which the pod must have."""
+    """Append a ``<hostdev>`` for each device of ``devices.<field>``. Raises InvalidSpecification if the pod lacks one."""
     for path, (kind, address) in _addresses(definition).items():
         if not path.startswith(f"devices.{field}["):
             continue

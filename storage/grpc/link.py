@@ -132,7 +132,7 @@ class Link(asyncio.Protocol):
         self._flush()
 
     def data_received(self, data: bytes) -> None:
-        """Process received bytes, or end the connection."""
+        """Process received bytes; end the connection after a violation."""
         session = self._session
         self._heard_at = self._loop.time()
         try:

@@ -40,7 +40,7 @@ def is_installed() -> bool:
 
 
 def restart(names: Iterable[str]) -> None:
-    """Restart all pods of these images at once, because the images' tags have new contents; wait until they are ready.
+    """Roll these images out again, because their tags have new contents; wait until the pods are ready.
 
     etcd stays: its image holds released binaries.
     """

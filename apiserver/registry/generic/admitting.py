@@ -86,7 +86,7 @@ class Admitter:
         return attributes
 
     async def mutate(self, attributes: Attributes, obj: HubObject, old: HubObject | None) -> HubObject:
-        """Return the object after mutating admission, validated like a client's."""
+        """Return the object after mutating admission, validated like a client's. Raises its refusal, InternalError."""
         attributes.obj, attributes.old = obj, old
         await self._admission.mutate(attributes)
         if attributes.obj is None:

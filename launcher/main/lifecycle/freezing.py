@@ -34,7 +34,10 @@ class Freezing:
         self._changed = asyncio.Event()
 
     async def freeze(self, seconds: float) -> None:
-        """Freeze the guest's file systems, and have :meth:`run` thaw them after these seconds; at once if the agent does not answer."""
+        """Freeze the guest's file systems, and have :meth:`run` thaw them after these seconds; at once if the agent does not answer.
+
+        Raises RequestRefused.
+        """
         async with self._record.operation:
             requests.require_guest_that_stays(self._record.known, requests.DOING["Freeze"])
             self._take(_now() + seconds)

@@ -241,7 +241,7 @@ async def quiet(cluster: Cluster) -> None:
 
 
 async def call(cluster: Cluster, verb: str, body: Mapping[str, Any]) -> None:
-    """Do what virt-api does."""
+    """Apply a verb to the machine or its Migration, as virt-api does."""
     api, now = cluster.api, datetime.now(UTC)
     found = verbs.VERBS[verb]
     if isinstance(found, verbs.Migrate):
