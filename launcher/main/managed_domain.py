@@ -171,7 +171,7 @@ class ManagedDomain:
                 self._stop.request(now.machine.grace_seconds if now.machine is not None else 0.0)
 
     async def handle(self, request: messages.Action) -> None:
-        """Carry out a request, or raise RequestRefused. Shutdowns and migrations only begin: the status tells their end.
+        """Carry out a request, or raise RequestRefused. Shutdowns, saves and migrations only begin: the status tells their end.
 
         An import begins, and is refused with NotReady until it is done.
         """

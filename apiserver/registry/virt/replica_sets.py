@@ -203,7 +203,7 @@ class ReplicaSetStrategy(Strategy):
         return replica_set.validate_status(obj)
 
     def warnings_on_update(self, obj: Object, old: Object) -> tuple[str, ...]:
-        """Return a warning that existing machines keep the old template."""
+        """Return a warning if existing machines keep the old template, as without a rolling update."""
         if obj["spec"].get("template") == old["spec"].get("template") or not objects.dig(old, "status", "replicas"):
             return ()
         if ordinals.has_ordinals(obj) and revisions.strategy_of(obj) == revisions.ROLLING_UPDATE:

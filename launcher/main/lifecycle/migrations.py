@@ -107,7 +107,7 @@ class Migrations:
                 self._tasks.create_task(self._run_outgoing(self._outgoing))
 
     async def pause(self, uid: str) -> None:
-        """Pause the guest of the outgoing migration with this uid, so that it arrives; no effect after the migration."""
+        """Pause the guest of this outgoing migration, so that it arrives; no effect after the migration. Raises RequestRefused."""
         if not requests.is_to_pause(self._record.known, uid) or self._outgoing is None:
             return
         with requests.errors_refused():
@@ -115,7 +115,7 @@ class Migrations:
         await self._watch.look()
 
     async def abort(self, uid: str) -> None:
-        """End the migration with this uid: in the source the domain stays, a target stops waiting."""
+        """Request the migration's end: in the source the domain stays if it has not left; a target stops waiting. Raises RequestRefused."""
         if not requests.is_to_abort(self._record.known, uid):
             self._record.take(known.withdrawn, uid, time.time())
             return

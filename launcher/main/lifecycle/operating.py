@@ -38,7 +38,7 @@ class Operations:
         self._one = asyncio.Lock()
 
     async def operate(self, request: messages.Operate) -> None:
-        """Carry an operation out, unless that was done before. While libvirtd is away, nothing begins. Raises RequestRefused."""
+        """Carry out an operation, unless that was done before; a save only begins. Waits while libvirtd is away. Raises RequestRefused."""
         async with self._one:
             if not requests.is_to_operate(self._record.known, request):
                 return

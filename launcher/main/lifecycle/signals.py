@@ -30,11 +30,11 @@ class Signals:
             await self._send("reboot", self._hypervisor.reboot)
 
     async def interrupt(self) -> None:
-        """Send the guest a non-maskable interrupt."""
+        """Send the guest a non-maskable interrupt. Raises RequestRefused."""
         await self._send("inject an NMI", self._hypervisor.inject_nmi)
 
     async def press(self, codes: Sequence[int], hold_milliseconds: int) -> None:
-        """Press keys in the guest, by Linux's codes."""
+        """Press keys in the guest, by Linux's codes. Raises RequestRefused."""
         await self._send("press keys", lambda name: self._hypervisor.send_keys(name, codes, hold_milliseconds))
 
     async def _agent_reboots(self) -> bool:
