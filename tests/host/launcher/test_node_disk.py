@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import pytest
 from apiserver.apis.virt.hardware import memory
 from apiserver.apis.virt.places import layout, saved_image
 from handler.pods.process import Launcher as Process
+from handler.storage import loop_devices
 from handler.storage.node_disk import Image, NodeDisk, Refused
 from launcher.protocol import messages
 from tests.host.launcher import guest, sandbox
@@ -107,6 +109,20 @@ def test_operation_fails_without_the_mount_and_the_guest_goes_on(start: Start, d
         disk.mount(IMAGE, process)
 
 
+def test_mount_and_files_are_protected(start: Start, disk: NodeDisk) -> None:
+    pod = start()
+    with pod.client(), process_of(pod) as process:
+        disk.make(IMAGE, 16 << 20)
+        disk.mount(IMAGE, process)
+        mounts = Path(f"/proc/{pod.process.pid}/mountinfo").read_text().splitlines()
+        (mounted,) = (each.split() for each in mounts if each.split()[4] == f"{layout.RUN_DIRECTORY}/{layout.NODE_DISK}")
+        assert {"nosuid", "nodev", "noexec"} <= set(mounted[5].split(","))
+        directory = disk.directory or Path()
+        file = directory / IMAGE.file
+        assert (stat.S_IMODE(directory.stat().st_mode), stat.S_IMODE(file.stat().st_mode)) == (0o700, 0o600)
+        disk.unmount(IMAGE, process)
+
+
 def test_pod_cannot_write_more_than_its_file_has_room_for(start: Start, disk: NodeDisk) -> None:
     pod = start()
     with pod.client(), process_of(pod) as process:
@@ -145,3 +161,28 @@ def test_an_image_that_would_fill_the_disk_is_refused(tmp_path: Path) -> None:
     with pytest.raises(Refused, match=r"the disk of node node1 has \d+ MiB free; .* \(99 %\) must remain .*keepFreePercent"):
         full.make(IMAGE, MEMORY)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_image_itself_leaves_what_must_remain_free(tmp_path: Path) -> None:
+    found = os.statvfs(tmp_path)
+    free = NodeDisk("node1", tmp_path, keep_free_percent=found.f_bavail * 100 // found.f_blocks)
+    with pytest.raises(Refused, match="must remain"):
+        free.make(IMAGE, found.f_blocks * found.f_frsize // 50)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_image_without_a_file_system_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(FileNotFoundError, match="mke2fs"):
+        NodeDisk("node1", tmp_path, keep_free_percent=0).make(IMAGE, 1 << 20)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_file_has_one_loop_device_while_it_is_used(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(bytes(1 << 20))
+    with path.open("rb+") as file:
+        with loop_devices.attached(file.fileno()) as first, loop_devices.attached(file.fileno()) as second:
+            assert first == second
+            assert loop_devices.number_of(file.fileno()) == Path(first).stat().st_rdev
+        sandbox.wait_for(lambda: loop_devices.number_of(file.fileno()) == 0, 10, "the free device")
