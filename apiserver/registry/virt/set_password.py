@@ -9,7 +9,8 @@ import orjson
 from apiserver.apis.meta import validation
 from apiserver.apis.meta.objects import Object, name_of
 from apiserver.apis.meta.validation import FieldError, Path
-from apiserver.apis.virt.places import names, noderead
+from apiserver.apis.virt.places import noderead
+from apiserver.apis.virt.places.resources import VIRTUAL_MACHINES
 from apiserver.apis.virt.spec import password
 from apiserver.registry.generic.strategy import RelayedVerb
 from apiserver.registry.virt import reads, verbs
@@ -32,7 +33,7 @@ class SetPassword(RelayedVerb):
         found = [validation.unknown_field(each) for each in sorted(body.keys() - {*_FIELDS, "kind", "apiVersion"})]
         found += [error for each in _FIELDS if (error := _error(each, body)) is not None]
         if found:
-            raise validation.to_invalid(found, group=names.GROUP, kind="Options", name=name_of(obj))
+            raise validation.to_invalid(found, group=VIRTUAL_MACHINES.group, kind=VIRTUAL_MACHINES.kind, name=name_of(obj))
         verbs.raise_if_refused(obj, verbs.refuse_set_password)
 
     async def act(self, obj: Object, body: Object) -> None:

@@ -10,7 +10,8 @@ from apiserver.apis.meta.names import subdomain_errors
 from apiserver.apis.meta.objects import Object
 from apiserver.apis.meta.validation import FieldError, Path
 from apiserver.apis.virt.lifecycle import freezing, keys
-from apiserver.apis.virt.places import forms, names
+from apiserver.apis.virt.places import forms
+from apiserver.apis.virt.places.resources import VIRTUAL_MACHINES
 from apiserver.apis.virt.v1alpha1.validation import MAX_GRACE_SECONDS, MAX_PRIORITY
 
 Check = Callable[[object, Path], Iterator[FieldError]]
@@ -37,7 +38,7 @@ def invalid(vm: Object, name: str, given: object, why: str) -> errors.Invalid:
 
 
 def _error(vm: Object, found: list[FieldError]) -> errors.Invalid:
-    return validation.to_invalid(found, group=names.GROUP, kind="Options", name=objects.name_of(vm))
+    return validation.to_invalid(found, group=VIRTUAL_MACHINES.group, kind=VIRTUAL_MACHINES.kind, name=objects.name_of(vm))
 
 
 def _id(given: object, path: Path) -> Iterator[FieldError]:

@@ -698,7 +698,7 @@ def test_migrate_gives_the_priority_that_it_is_told_of() -> None:
             _migrate(_vm(), {"priority": wrong})
     with pytest.raises(errors.Invalid) as bounded:
         _migrate(_vm(), {"priority": 200})
-    said = 'Options.kubevirt.io "vm1" is invalid: priority: Invalid value: 200: must be between -100 and 100, inclusive'
+    said = 'VirtualMachine.kubevirt.io "vm1" is invalid: priority: Invalid value: 200: must be between -100 and 100, inclusive'
     assert bounded.value.message == said
     with pytest.raises(errors.Invalid) as both:
         _migrate(_vm(), {"priority": 101, "nodeSelector": 1, "force": True})
