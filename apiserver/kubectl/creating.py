@@ -10,7 +10,9 @@ from typing import Any, Final
 
 import yaml
 
+from apiserver.apis.meta import quantity
 from apiserver.apis.meta.objects import Object
+from apiserver.apis.virt.hardware import memory
 from apiserver.apis.virt.places.resources import VIRTUAL_MACHINES
 from apiserver.kubectl.messages import Failure
 
@@ -61,7 +63,7 @@ def manifest(wanted: Wanted, user_data: str = "") -> Object:
 def completed(wanted: Wanted, ask: Ask | None) -> Wanted:
     """Return ``wanted`` with name, memory (default 1Gi) and disk; ask for missing ones.
 
-    Without ``ask``, only defaults. Raises Failure without a name or disk.
+    Without ``ask``, only defaults. Raises Failure without a name or disk, or for a wrong amount of memory.
     """
 
     def answer(given: str, question: str, missing: str, default: str = "") -> str:
@@ -71,14 +73,24 @@ def completed(wanted: Wanted, ask: Ask | None) -> Wanted:
         return found
 
     name = answer(wanted.name, "Name", "error: the machine needs a name")
-    memory = answer(wanted.memory, "Memory", "", "1Gi")
+    amount = answer(wanted.memory, "Memory", "", "1Gi")
+    _require_memory(amount)
     image = wanted.image
     if not image and not wanted.claim and ask is not None:
         image = ask("Image of the disk, such as registry.example/debian:13; empty for a claim: ").strip()
     claim = wanted.claim if image or wanted.claim else answer("", "PersistentVolumeClaim", NO_DISK) if ask is not None else ""
     if not image and not claim:
         raise Failure(NO_DISK)
-    return replace(wanted, name=name, memory=memory, image=image, claim=claim)
+    return replace(wanted, name=name, memory=amount, image=image, claim=claim)
+
+
+def _require_memory(given: str) -> None:
+    try:
+        amount = quantity.parse(given)
+    except ValueError:
+        raise Failure(f"error: --memory: {given!r} is not a quantity, such as 512Mi, 1Gi or 1G") from None
+    if not memory.MIN <= amount <= memory.MAX:
+        raise Failure(f"error: --memory: {given} is not between {memory.MIN} and {memory.MAX}")
 
 
 def run(wanted: Wanted) -> str:

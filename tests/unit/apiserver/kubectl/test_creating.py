@@ -45,6 +45,12 @@ def test_what_is_missing_is_asked_for_on_a_terminal() -> None:
             creating.completed(wanted, None)
 
 
+@pytest.mark.parametrize("memory", ["1GB", "lots", "-1Gi", "1Mi", "17Ti"])
+def test_memory_that_no_machine_can_have_is_refused(memory: str) -> None:
+    with pytest.raises(Failure, match="^error: --memory: .*" + memory):
+        creating.completed(Wanted("web", memory=memory, claim="root"), None)
+
+
 def test_yaml_is_printed_with_the_user_data(tmp_path: Path) -> None:
     file = tmp_path / "user-data"
     file.write_text("#cloud-config\npackages: [nginx]\n")
