@@ -6,7 +6,7 @@ Each can be repeated, so only failures are remembered, until the next attempt.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, ClassVar, Final, TypeVar
 
@@ -79,8 +79,10 @@ def failure_after(step: Step, message: str, before: Failure | None, now: float, 
 
 
 def delayed(step: Step, message: str, before: Failure | None, again: float) -> Failure:
-    """Return the record of a step that may begin only at ``again``: pending, without another attempt counted."""
-    return Failure(step, message, _count(step, before), again, live_changes.PENDING)
+    """Return the record of a step that may begin only at ``again``; it keeps why the last attempt failed, else it is pending."""
+    if before is not None and before.step == step:
+        return replace(before, again=again)
+    return Failure(step, message, 0, again, live_changes.PENDING)
 
 
 def current(steps: Sequence[Step], failures: Failures) -> dict[str, Failure]:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -102,6 +103,9 @@ def test_step_that_may_not_begin_yet_is_told_as_pending() -> None:
     assert (early.count, early.again) == (0, 15.0)
     (entry,) = device_steps.with_entries(vm, {}, guest_steps.missing(vm, a_launcher("default")), {PATH: early}, NOW)["changes"]
     assert (entry["state"], entry["message"]) == ("Pending", "too often")
+    failed = device_steps.failure_after(COMES, "no network", None, 10.0)
+    assert device_steps.delayed(COMES, "too often", failed, 15.0) == replace(failed, again=15.0)
+    assert device_steps.delayed(LEAVES, "too often", failed, 15.0).message == "too often"
 
 
 def test_end_of_a_step_replaces_its_failure() -> None:
