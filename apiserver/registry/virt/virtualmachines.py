@@ -113,8 +113,7 @@ class VirtualMachineStrategy(Strategy):
                 text = f'virtual machine "{name}" is starting with the earlier spec; to use the edit: kubectl virt restart {name}'
             else:
                 text = f'the guest of virtual machine "{name}" keeps its hardware until it ends; the change takes effect at its next start'
-            limit = live_changes.limit(obj) if any(each.path.startswith("spec.domain.cpu") for each in differences) else ""
-            found.append("; ".join(filter(None, (f"{running.words(differences)}: {text}", limit))))
+            found.append("; ".join(filter(None, (f"{running.words(differences)}: {text}", live_changes.limits(obj, differences)))))
         found += _never_shrink(obj, old)
         if objects.labels_of(obj) != objects.labels_of(old):
             found.append(

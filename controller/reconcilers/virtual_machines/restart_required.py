@@ -21,7 +21,7 @@ def marked(seen: Observed, status: Object) -> Object:
     stored = condition(status.get("conditions"), conditions.RESTART_REQUIRED)
     if not (found := live_changes.rest(seen.vm)):
         return {**status, "conditions": without_condition(status.get("conditions"), conditions.RESTART_REQUIRED)} if stored else status
-    message = _message(seen.vm, running.words(found))
+    message = "; ".join(filter(None, (_message(seen.vm, running.words(found)), live_changes.limits(seen.vm, found))))
     new = new_condition(seen.vm, conditions.RESTART_REQUIRED, "True", conditions.HARDWARE_DIFFERS, message)
     return {**status, "conditions": with_condition(status.get("conditions"), new, now=times.to_rfc3339(seen.now))}
 

@@ -20,6 +20,7 @@ INTERFACE: Final = "interface"
 """In ``status.domain.liveChanges`` of a guest that takes network cards."""
 MODELS: Final = ("virtio", "e1000e")
 """On PCI Express, so a running guest can get them."""
+_CARDS: Final = "spec.domain.devices.interfaces"
 
 
 def is_pluggable(card: Mapping[str, Any], domain: Domain) -> bool:
@@ -40,7 +41,16 @@ def takes_interfaces(vm: Mapping[str, Any]) -> bool:
 
 def path_of(card: str) -> str:
     """Return the path of the card of this name: ``spec.domain.devices.interfaces[NAME]``."""
-    return f"spec.domain.devices.interfaces[{card}]"
+    return f"{_CARDS}[{card}]"
+
+
+def limit(found: running.Difference) -> str:
+    """Return why a difference of a card needs a restart; empty for others."""
+    if not found.path.startswith(f"{_CARDS}["):
+        return ""
+    if found.kind == "changed":
+        return "of a card only state changes; a card of another name replaces it"
+    return f"cards of type masquerade, macvtap, plugin, and bridge with network come and go, with model {' or '.join(MODELS)} and one queue"
 
 
 def added(vm: Mapping[str, Any]) -> tuple[Object, ...]:

@@ -7,7 +7,7 @@ outcome into ``status.changes``. On :data:`APPLIED`, virt-api copies the setting
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final, Literal, get_args
@@ -139,12 +139,36 @@ def rest(vm: Mapping[str, Any]) -> tuple[Difference, ...]:
     )
 
 
-def limit(vm: Mapping[str, Any]) -> str:
-    """Return the message that the desired sockets exceed ``maxSockets``, or "", also if virt-launcher does not change sockets."""
+def limits(vm: Mapping[str, Any], found: Sequence[Difference]) -> str:
+    """Return why these differences need a restart where other values would not; empty if no value is live with this virt-launcher."""
     desired, runs = running.domains_of(vm)
-    takes = PROCESSORS.what in (dig_vm(vm, "status", "domain", "liveChanges") or ())
-    most = cpu.max_sockets(runs)
-    return f"live, sockets go up to maxSockets ({most})" if takes and cpu.counts(desired)["sockets"] > most else ""
+    takes = dig_vm(vm, "status", "domain", "liveChanges") or ()
+    told = []
+    if PROCESSORS.what in takes and any(each.path.startswith("spec.domain.cpu") for each in found):
+        told.append(_limit_of_sockets(desired, runs))
+    if MEMORY.what in takes and any(each.path in (str(MEMORY), "spec.domain.memory") for each in found):
+        told.append(_limit_of_memory(desired, runs))
+    if hot_plug_interfaces.INTERFACE in takes:
+        told += dict.fromkeys(hot_plug_interfaces.limit(each) for each in found)
+    return "; ".join(f"live, {each}" for each in told if each)
+
+
+def _limit_of_sockets(desired: Domain, runs: Domain) -> str:
+    most, wanted = cpu.max_sockets(runs), cpu.counts(desired)["sockets"]
+    if wanted > most:
+        return f"sockets go up to maxSockets ({most})"
+    return "sockets only grow" if wanted < cpu.counts(runs)["sockets"] else ""
+
+
+def _limit_of_memory(desired: Domain, runs: Domain) -> str:
+    most = (runs.get("memory") or {}).get("maxGuest")
+    if most is None:
+        return "memory changes only for a guest with memory.maxGuest at its start"
+    if not memory.grows(runs) or resources.can_resize_memory(runs, desired):
+        return ""
+    if memory.guest_bytes(desired) > memory.max_guest_bytes(runs):
+        return f"memory goes up to maxGuest ({most})"
+    return "memory changes by multiples of 2Mi, up to resources.limits.memory"
 
 
 def entries(vm: Mapping[str, Any]) -> tuple[Object, ...]:

@@ -58,8 +58,16 @@ def test_added_removed_and_kept_cards_are_found_by_name() -> None:
 )
 def test_other_cards_need_a_restart(card: dict[str, Any]) -> None:
     assert hot_plug_interfaces.kept(a_vm([card], [card])) == ()
-    assert hot_plug_interfaces.live(a_vm([card], [])) == ()
-    assert hot_plug_interfaces.live(a_vm([], [card])) == ()
+    for vm in (a_vm([card], []), a_vm([], [card])):
+        assert hot_plug_interfaces.live(vm) == ()
+        assert live_changes.limits(vm, live_changes.rest(vm)).startswith("live, cards of type masquerade, macvtap, plugin")
+
+
+def test_changed_card_is_told_how_it_can_be_replaced() -> None:
+    vm = a_vm([{**DMZ, "mac": "52:54:00:00:00:78"}, {**LAN, "model": "e1000e"}], [DMZ, LAN])
+    assert live_changes.limits(vm, live_changes.rest(vm)) == "live, of a card only state changes; a card of another name replaces it"
+    vm["status"]["domain"] = {}  # an earlier launcher
+    assert live_changes.limits(vm, live_changes.rest(vm)) == ""
 
 
 @pytest.mark.parametrize(

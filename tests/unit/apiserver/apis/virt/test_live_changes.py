@@ -173,14 +173,15 @@ def test_guest_gets_processors_up_to_its_maximum() -> None:
         (5, live_changes.KNOWN, "live, sockets go up to maxSockets (4)"),
         (9, live_changes.KNOWN, "live, sockets go up to maxSockets (4)"),
         (3, live_changes.KNOWN, ""),
+        (1, live_changes.KNOWN, "live, sockets only grow"),
         (5, ["disk.ioTune"], ""),
         (5, None, ""),
     ],
 )
-def test_processors_beyond_the_maximum_are_told(number: int, supported: Any, expected: str) -> None:
+def test_processors_outside_the_limits_are_told(number: int, supported: Any, expected: str) -> None:
     vm = edited(a_guest_with_room(), sockets(number, maxSockets=9))
     vm["status"]["domain"] = {"liveChanges": supported}
-    assert live_changes.limit(vm) == expected
+    assert live_changes.limits(vm, live_changes.rest(vm)) == expected
 
 
 @pytest.mark.parametrize(
@@ -229,20 +230,21 @@ def test_guest_gets_memory_up_to_its_maximum_and_returns_it(amount: str) -> None
 
 
 @pytest.mark.parametrize(
-    ("given", "amount"),
+    ("given", "amount", "why"),
     [
-        ({}, "513Mi"),
-        ({"memory": {"guest": "512Mi", "maxGuest": "768Mi"}}, "1Gi"),
-        ({"memory": {"guest": "512Mi"}}, "1Gi"),
-        ({"memory": {"guest": "512Mi", "maxGuest": "1Gi", "hugepages": {"pageSize": "2Mi"}}}, "1Gi"),
-        ({"cpu": {"sockets": 1, "cores": 1, "threads": 1, "numa": {"cells": [{"cpus": "0", "memory": "512Mi"}]}}}, "1Gi"),
-        ({"resources": {"limits": {"memory": "768Mi"}}}, "1Gi"),
-        ({"devices": {"hostDevices": [{"name": "card", "deviceName": "vendor.example/card"}]}}, "1Gi"),
-        ({"devices": {"filesystems": [{"name": "ca", "type": "ConfigMap", "source": {"name": "ca"}}]}}, "1Gi"),
+        ({}, "513Mi", "memory changes by multiples of 2Mi, up to resources.limits.memory"),
+        ({"memory": {"guest": "512Mi", "maxGuest": "768Mi"}}, "1Gi", "memory goes up to maxGuest (768Mi)"),
+        ({"memory": {"guest": "512Mi"}}, "1Gi", "memory changes only for a guest with memory.maxGuest at its start"),
+        ({"memory": {"guest": "512Mi", "maxGuest": "1Gi", "hugepages": {"pageSize": "2Mi"}}}, "1Gi", ""),
+        ({"cpu": {"sockets": 1, "cores": 1, "threads": 1, "numa": {"cells": [{"cpus": "0", "memory": "512Mi"}]}}}, "1Gi", ""),
+        ({"resources": {"limits": {"memory": "768Mi"}}}, "1Gi", "memory changes by multiples of 2Mi, up to resources.limits.memory"),
+        ({"devices": {"hostDevices": [{"name": "card", "deviceName": "vendor.example/card"}]}}, "1Gi", ""),
+        ({"devices": {"filesystems": [{"name": "ca", "type": "ConfigMap", "source": {"name": "ca"}}]}}, "1Gi", ""),
     ],
 )
-def test_other_edits_of_memory_need_a_restart(given: dict[str, Any], amount: str) -> None:
+def test_other_edits_of_memory_need_a_restart(given: dict[str, Any], amount: str, why: str) -> None:
     vm = edited(a_guest_with_memory(**given), guest_memory(amount))
+    assert live_changes.limits(vm, live_changes.rest(vm)) == (why and f"live, {why}")
     assert "spec.domain.memory.guest" in told(vm)
     assert live_changes.MEMORY not in live_changes.wanted(vm)
 

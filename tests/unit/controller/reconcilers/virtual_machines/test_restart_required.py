@@ -57,6 +57,13 @@ def test_edited_machine_reports_restart_fields_once(phase: str) -> None:
     assert not any(isinstance(each, WriteStatus | Emit | DeletePod) for each in again)
 
 
+def test_condition_says_which_values_the_guest_would_take() -> None:
+    vm = a_machine(running={"generation": 1, "domain": {**DESIRED, **RUNNING}}, domain={"liveChanges": ["memory.guest", "disk"]})
+    found = said(planning.plan(seen(vm, a_pod())))
+    assert found is not None
+    assert found["message"].endswith("restart testvm; live, memory changes only for a guest with memory.maxGuest at its start")
+
+
 def test_further_edit_changes_the_message_without_an_event() -> None:
     actions = planning.plan(seen(a_machine(KNOWN, running={"generation": 1, "domain": RUNNING}), a_pod()))
     found = said(actions)
