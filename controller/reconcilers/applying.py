@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Iterable, Mapping
-from typing import Final, assert_never
+from typing import Final, NamedTuple, assert_never
 
 from apiserver.apis.core.resources import PODS
 from apiserver.apis.meta import errors
 from apiserver.apis.meta.lines import one_line
-from apiserver.apis.meta.objects import Object, dig, finalizers_of, is_deleting, name_of, namespace_of, resource_version_of, uid_of
+from apiserver.apis.meta.objects import (
+    NamespacedName,
+    Object,
+    dig,
+    finalizers_of,
+    is_deleting,
+    key_of,
+    name_of,
+    namespace_of,
+    resource_version_of,
+    uid_of,
+)
 from apiserver.apis.meta.resources import Resource
 from apiserver.apis.virt.places import names
 from apiserver.client.informer import Informer
@@ -59,6 +71,18 @@ class HotPlugRefused(Exception):
         self.messages = messages
 
 
+class _Refused(NamedTuple):
+    """A refused pod, which is not created again before ``until``.
+
+    The server's words may differ each time, such as which of two quotas is full, and their write causes the next pass.
+    """
+
+    pod: Object
+    message: str
+    until: float
+    """In the event loop's time."""
+
+
 class Applier:
     """Applies actions for objects of one kind, one object at a time."""
 
@@ -68,6 +92,7 @@ class Applier:
         self._resource = resource
         self._objects = objects
         self._pods = pods
+        self._refused: dict[NamespacedName, _Refused] = {}
 
     async def apply(self, obj: Object, actions: Iterable[Action]) -> float | None:
         """Apply the actions in order; return the seconds until the object must be queued again, or None.
@@ -118,11 +143,17 @@ class Applier:
         return {}
 
     async def _create_pod(self, obj: Object, action: CreatePod) -> str:
+        key, now = key_of(action.pod), asyncio.get_running_loop().time()
+        if (refused := self._refused.get(key)) is not None and refused.until > now and refused.pod == action.pod:
+            raise PodRefused(refused.message)
         try:
             pod = await self._client.create(PODS, action.pod, field_manager=FIELD_MANAGER)
         except errors.AlreadyExists:
             pod = await self._left_over(obj, action)
         except (errors.Forbidden, errors.Invalid, errors.BadRequest) as error:
+            self._refused = {each: found for each, found in self._refused.items() if found.until > now}
+            if not action.is_hot_plug:
+                self._refused[key] = _Refused(action.pod, str(error), now + REFUSED_SECONDS)
             raise PodRefused(str(error)) from error
         self._pods.remember(pod)
         return uid_of(pod)

@@ -10,7 +10,10 @@ from collections.abc import Collection, Mapping
 from typing import Final
 
 from apiserver.apis.core.resources import PODS
+from apiserver.apis.meta import quantity
 from apiserver.apis.meta.objects import Object, labels_of, name_of, namespace_of, owner_reference, uid_of
+from apiserver.apis.virt.hardware import memory as guest_memory
+from apiserver.apis.virt.hardware import resources
 from apiserver.apis.virt.lifecycle import migration_attempts, power
 from apiserver.apis.virt.places import layout, names, shape
 from apiserver.apis.virt.places.resources import VIRTUAL_MACHINES
@@ -90,6 +93,15 @@ def target_pod(
     pod = _pod(vm, name, labels, attempt, _requirements(vm, claims, placement), settings, placement)
     pod["metadata"]["annotations"] |= attachments.pod_annotations(vm, coming)
     return pod
+
+
+def memory_of(vm: Object, pod: Object) -> str:
+    """Return the memory that a machine's pod requests, and its parts, for people."""
+    domain, (container, *_) = domain_of(vm), pod["spec"]["containers"]
+    requested = quantity.parse(container["resources"]["requests"]["memory"]).bytes
+    guest = 0 if guest_memory.page_size(domain) else resources.memory_request(domain)
+    parts = f"{in_mebibytes(guest)} for the guest and {in_mebibytes(requested - guest)} for QEMU, libvirt and virt-launcher"
+    return f"{in_mebibytes(requested)} of memory, {parts}"
 
 
 def removal_pod_name(vm: Object) -> str:

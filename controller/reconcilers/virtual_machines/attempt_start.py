@@ -22,8 +22,6 @@ from controller.reconcilers.virtual_machines.statuses import Obstacle
 
 def begin(seen: Observed, decision: power.Power) -> tuple[Action, ...]:
     """Return actions that create and record the wanted attempt's pod, or report its refusal. The name prevents a second pod."""
-    if seen.refusal:
-        return statuses.wait(seen, Obstacle(conditions.READY, "FailedCreate", seen.refusal))
     kvm = seen.settings.wants_kvm(offered=seen.kvm_offered)
     placement = scheduling.Placement(
         kvm=kvm,
@@ -37,6 +35,9 @@ def begin(seen: Observed, decision: power.Power) -> tuple[Action, ...]:
     chosen = chosen_cpu.chosen(seen.vm) if resumes else choice.chosen if choice is not None else None
     placement = dataclasses.replace(placement, chosen=chosen)
     pod = launcher_pod.launcher_pod(seen.vm, decision.attempt, seen.claims, seen.settings, placement)
+    if seen.refusal:
+        why = f"; the pod requests {launcher_pod.memory_of(seen.vm, pod)}" if "memory" in seen.refusal else ""
+        return statuses.wait(seen, Obstacle(conditions.READY, "FailedCreate", f"{seen.refusal}{why}"))
     return (CreatePod(pod, seen.vm), *_record_start(seen, pod, decision.attempt, choice))
 
 
@@ -70,7 +71,7 @@ def _record_start(seen: Observed, pod: Object, attempt: int, choice: baseline_cp
         status.pop(key, None)
     if choice is not None:
         status["cpu"] = choice.status()
-    made = Emit("Normal", "SuccessfulCreate", f"created pod {name_of(pod)} for attempt {attempt}")
+    made = Emit("Normal", "SuccessfulCreate", f"created pod {name_of(pod)} for attempt {attempt}: {launcher_pod.memory_of(seen.vm, pod)}")
     return (WriteStatus(status, "podUID"), made, *_warn_of_namesakes(seen), *disk_sizes.warnings(seen))
 
 

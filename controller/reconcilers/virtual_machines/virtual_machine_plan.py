@@ -248,8 +248,12 @@ def _report_absent_target(seen: Observed, target: Absent) -> tuple[Action, ...]:
 
 
 def _let_end(seen: Observed, alive: tuple[Object, ...]) -> tuple[Action, ...]:
-    """Return actions after the guest ended: its pod is deleted only if it hangs, because a deletion removes its log."""
-    left = POD_END_SECONDS - seen.rested
+    """Return actions after the guest ended: its pod is deleted only if it hangs, because a deletion removes its log.
+
+    A launcher without a guest, which virt-handler stopped before its start, does not end by itself.
+    """
+    never_started = power.newest_attempt(seen.vm).get("result") == power.RESULT_STOPPED and not power.has_run(seen.vm)
+    left = 0.0 if never_started else POD_END_SECONDS - seen.rested
     if left > 0 and dig_vm(seen.vm, "status", "attempts"):
         return (*unreachable_nodes.wait_for(seen, alive), Requeue(max(left, MIN_REQUEUE_SECONDS)))
     return (*_delete_all(alive), *unreachable_nodes.wait_for(seen, alive))

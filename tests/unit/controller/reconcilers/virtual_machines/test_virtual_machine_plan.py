@@ -3,6 +3,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import json
+import re
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -92,6 +93,22 @@ def test_a_new_machine_gets_its_pod_and_one_write() -> None:
     disks = condition(status["conditions"], "DisksReady")
     assert disks is not None
     assert disks["status"] == "True"
+
+
+def test_memory_that_the_pod_requests_is_explained() -> None:
+    def told(vm: dict[str, Any], refusal: str = "") -> str:
+        return next(each.message for each in plan(seen(vm, refusal=refusal)) if isinstance(each, Emit))
+
+    vm = a_vm(domain={"memory": {"guest": "128Mi"}, "devices": {"interfaces": []}})
+    parts = re.fullmatch(r"created pod \S+ for attempt 1: (\d+)Mi of memory, 128Mi for the guest and (\d+)Mi for QEMU, .+", told(vm))
+    assert parts is not None
+    assert int(parts[1]) == 128 + int(parts[2])
+    assert told(vm, "exceeded quota: requested: limits.memory=401Mi") == (
+        f"exceeded quota: requested: limits.memory=401Mi; the pod requests {told(vm).partition(': ')[2]}"
+    )
+    assert told(vm, "no such runtime") == "no such runtime"
+    huge = {"memory": {"guest": "128Mi", "hugepages": {"pageSize": "2Mi"}}, "resources": {"requests": {}}}
+    assert ", 0Mi for the guest and" in told(a_vm(domain=huge))
 
 
 def test_the_verbs_node_is_that_of_its_own_attempt_only() -> None:
@@ -998,6 +1015,14 @@ def test_ended_guest_has_time_to_end_its_pod() -> None:
     vm = a_vm(phase="Failed", attempts=[an_attempt(result="Failed", endTime="2026-01-01T00:00:50Z")])
     assert plan(seen(vm, a_pod(), rested=10.0, now=NOW - timedelta(hours=1))) == (Requeue(20.0),)
     assert kinds(plan(seen(vm, a_pod(), rested=30.0))) == ["DeletePod"]
+
+
+@pytest.mark.parametrize(("attempt", "expected"), [({}, "DeletePod"), ({"runningTime": "2026-01-01T00:00:30Z"}, "Requeue")])
+def test_pod_of_a_guest_that_never_started_goes_at_once(attempt: dict[str, Any], expected: str) -> None:
+    ended = an_attempt(result="Stopped", endTime="2026-01-01T00:00:55Z", **attempt)
+    vm = a_vm(phase="Stopped", attempts=[ended])
+    vm["status"]["request"] = {"action": "Restart", "runStrategy": "RerunOnFailure", "attempt": 2}
+    assert kinds(plan(seen(vm, a_pod(), rested=1.0))) == [expected]
 
 
 def test_a_deleted_machine_waits_for_its_pods_and_then_goes() -> None:
