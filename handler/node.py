@@ -116,6 +116,22 @@ class Node:
 
         await self._mounts.run(pod_uid, begin, f"unmount {disk['name']}", after=f"mount {disk['name']}")
 
+    async def give_claim(self, attachment_uid: str) -> None:
+        """Give a block claim's device in an attachment pod to the pod's user, for an import. Idempotent."""
+
+        def begin() -> Callable[[], None]:
+            return functools.partial(_give_claim, self._give, self._kubelet, attachment_uid)
+
+        await self._mounts.run(attachment_uid, begin, "give the claim")
+
+    async def end_attachment(self, attachment_uid: str) -> None:
+        """Kill an attachment pod's processes, and wait for their end. Raises StorageHangs, OSError: EBUSY if they do not end."""
+
+        def begin() -> Callable[[], None]:
+            return functools.partial(attachments.end, attachment_uid)
+
+        await self._mounts.run(attachment_uid, begin, "end")
+
     async def mount_memory_image(self, pod_uid: str, connection: Connection, image: Image, new_bytes: int = 0) -> None:
         """Mount a memory image's file system in a pod; if ``new_bytes``, the guest's memory, first make a missing image. Idempotent.
 
@@ -178,6 +194,11 @@ def _unmount_claim(target: Launcher, pod_uid: str, disk: Mapping[str, Any]) -> N
             claims.remove(target, mount.name, mount.parent)
     finally:
         target.close()
+
+
+def _give_claim(give: Give, kubelet: Path, attachment_uid: str) -> None:
+    with attachments.opened(attachment_uid, kubelet) as source:
+        give(source.root, ownership.disk(layout.ATTACHMENT_VOLUME))
 
 
 def _mount_image(disk: NodeDisk, target: Launcher, image: Image, new_bytes: int) -> None:

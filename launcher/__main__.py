@@ -38,17 +38,36 @@ def main() -> int:
         any(Path(each).is_dir() for each in (layout.ATTACHMENT_DIRECTORY, layout.ATTACHMENT_OVERLAY_DIRECTORY))
         or Path(layout.ATTACHMENT_DEVICE).exists()
     ):
+        if Path(layout.ATTACHMENT_IMPORT_DIRECTORY).is_dir():
+            return _fill()
         return _hold(Path(layout.RUN_DIRECTORY, layout.ATTACHMENT_SOCKET))
-    for name in ABSENT:
-        sys.modules[name] = None  # type: ignore[assignment]  # the import system's way to say "not there"
+    _prepare()
     import asyncio
 
-    from apiserver import logs
     from launcher.main import process
+
+    return asyncio.run(_to_the_end(process.run))
+
+
+def _prepare() -> None:
+    for name in ABSENT:
+        sys.modules[name] = None  # type: ignore[assignment]  # the import system's way to say "not there"
+
+    from apiserver import logs
 
     os.umask(0o077)
     logs.configure("info")
-    return asyncio.run(_to_the_end(process.run))
+
+
+def _fill() -> int:
+    """Fill the claim of this attachment pod on request, and listen as :func:`_hold`."""
+    signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
+    _prepare()
+    import asyncio
+
+    from launcher.main.filling import Filling
+
+    return asyncio.run(_to_the_end(Filling().run))
 
 
 def _delete_images(directory: Path) -> int:

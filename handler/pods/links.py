@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Final
@@ -97,10 +97,10 @@ class Links:
         link.holders.add(holder)
         return link
 
-    def release(self, holder: Holder, *, keep: str = "") -> None:
-        """Remove the holder from its links, except for the pod ``keep``; drop links without holders."""
+    def release(self, holder: Holder, *, keep: Collection[str] = ()) -> None:
+        """Remove the holder from its links, except those to the pods ``keep``; drop links without holders."""
         for link in list(self._links.values()):
-            if link.pod_uid != keep and holder in link.holders:
+            if link.pod_uid not in keep and holder in link.holders:
                 link.holders.discard(holder)
                 if not link.holders:
                     self._drop(link)

@@ -28,12 +28,11 @@ from launcher.main.programs.libvirtd import Libvirtd
 from launcher.main.serving.console import Console
 from launcher.main.serving.screenshots import Screenshots
 from launcher.main.serving.serial_ports import SerialPorts
-from launcher.main.serving.wire import Server
+from launcher.main.serving.wire import VERSION, Server
 from launcher.protocol import messages
 
 logger = logging.getLogger(__name__)
 
-VERSION: Final = "0.1.0"
 STOP_LIBVIRTD_SECONDS: Final = 3.0
 UNUSED_LIBVIRTD_SECONDS: Final = 0.5
 """libvirtd has nothing to save if no guest ran, and may still be querying QEMU."""

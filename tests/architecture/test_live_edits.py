@@ -35,7 +35,7 @@ LIVE: Final = re.compile("A running guest (takes|gets more)")
 PLUGGED: Final = "A running guest gets and loses"
 PLAIN: Final[dict[str, list[dict[str, Any]]]] = {"disks": [{"name": "data", "type": "PersistentVolumeClaim", "source": {"name": "data"}}]}
 """Devices besides those of the examples."""
-IDENTITY: Final = {"devices.interfaces[].name"}
+IDENTITY: Final = {"devices.disks[].name", "devices.interfaces[].name"}
 """Another name is another device."""
 
 

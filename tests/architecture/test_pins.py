@@ -114,8 +114,7 @@ def test_helm_is_pinned_by_its_hash() -> None:
 def test_a_release_has_one_version() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
     chart = yaml.safe_load((ROOT / "charts" / "kubevirt" / "Chart.yaml").read_text(encoding="utf-8"))
-    # Parsed, because importing needs libvirt.
-    process = (ROOT / "launcher" / "main" / "process.py").read_text(encoding="utf-8")
+    process = (ROOT / "launcher" / "main" / "serving" / "wire.py").read_text(encoding="utf-8")
     launcher = re.findall(r'^VERSION: Final = "(.+)"$', process, re.MULTILINE)
 
     assert [chart["version"], chart["appVersion"], *launcher] == [project] * 3

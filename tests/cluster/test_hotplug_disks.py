@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from apiserver.apis.meta.objects import Object
-from tests.cluster import test_claims
-from tests.cluster.api import is_true
+from tests.cluster import test_claims, test_imports
+from tests.cluster.api import has, is_true
 from tests.cluster.kube import Console, Kubectl, console
 from tests.cluster.manifests import GUEST_IMAGE, linux_vm, migration, shared_claim, with_disks
 from tests.cluster.test_bad_days import await_recovery, kill_all
@@ -68,6 +68,12 @@ def attachment_pods(kubectl: Kubectl) -> list[str]:
     return [each["metadata"]["name"] for each in found if "-volume-" in each["metadata"]["name"]]
 
 
+def no_attachment_pod(kubectl: Kubectl) -> None:
+    kubectl.api.until_list(
+        "pods", lambda found: not any("-volume-" in each["metadata"]["name"] for each in found), timeout=60, what="no attachment pod"
+    )
+
+
 def sees_disk(guest: Console) -> None:
     guest.run("n=0; while test ! -e /sys/block/vdb/serial -a $n -lt 30; do sleep 1; n=$((n+1)); done")
     assert "hotplugged" in guest.run("cat /sys/block/vdb/serial")
@@ -100,9 +106,7 @@ def test_claim_is_attached_moves_with_the_guest_and_is_detached(kubectl: Kubectl
     assert final_phase(kubectl, made["metadata"]["name"]) == "Succeeded"
     vm = kubectl.api.until("vm", VM, lambda each: "volumeStatus" not in each["status"], timeout=60, what="no volume")
     assert (vm["status"]["nodeName"] == node, names(vm)) == (False, ["scratch", "data"])
-    kubectl.api.until_list(
-        "pods", lambda found: not any("-volume-" in each["metadata"]["name"] for each in found), timeout=60, what="no pod"
-    )
+    no_attachment_pod(kubectl)
     with console(kubectl, VM) as guest:
         assert "of-the-guest" in guest.run("head -c 12 /dev/vdb")
         edit(kubectl, ROOT)
@@ -119,9 +123,7 @@ def test_claim_is_attached_moves_with_the_guest_and_is_detached(kubectl: Kubectl
         until_disks(kubectl, "scratch")
         assert not has_disk(guest)
     kubectl.api.events("DiskDetached", of=VM, timeout=10)
-    kubectl.api.until_list(
-        "pods", lambda found: not any("-volume-" in each["metadata"]["name"] for each in found), timeout=60, what="no pod"
-    )
+    no_attachment_pod(kubectl)
     images = [each for each in layout.shared_volumes().rglob("disk.img") if each.read_bytes().startswith(b"of-the-guest")]
     assert len(images) == 1
 
@@ -149,9 +151,7 @@ def test_disks_with_overlays_come_move_and_are_blank_again(kubectl: Kubectl, tes
     made = kubectl.api.create(migration(VM, node=other_node(kubectl, node)))
     assert final_phase(kubectl, made["metadata"]["name"]) == "Succeeded"
     kubectl.api.until("vm", VM, lambda each: "volumeStatus" not in each["status"], timeout=60, what="no volume")
-    kubectl.api.until_list(
-        "pods", lambda found: not any("-volume-" in each["metadata"]["name"] for each in found), timeout=60, what="no pod"
-    )
+    no_attachment_pod(kubectl)
     with console(kubectl, VM) as guest:
         for each in ("vdb", "vdc"):
             assert "of-the-guest" in guest.run(f"head -c 12 /dev/{each}")
@@ -194,6 +194,50 @@ def test_block_claim_is_attached_and_detached_here_and_there(kubectl: Kubectl, t
             assert not has_disk(guest)
         assert (tmp_path / "device.img").read_bytes().startswith(b"of-the-guest")
         kubectl.api.delete("vm", VM, timeout=120)
+
+
+def test_import_fills_a_claim_before_the_guest_gets_it(kubectl: Kubectl, system: Kubectl, testguest: None) -> None:
+    del testguest
+    disk = {**DATA, "source": {"name": "data", "import": {"http": {"url": f"{test_imports.URL}?signature=secret"}}}}
+    kubectl.api.apply(shared_claim("data"), with_disks(linux_vm(VM), ROOT))
+    vm = kubectl.api.ready("vm", VM, timeout=240)
+    pod, node = vm["status"]["podUID"], vm["status"]["nodeName"]
+    with console(kubectl, VM) as guest:
+        guest.expect("GUEST-READY", timeout=120)
+        edit(kubectl, ROOT, disk)
+        vm = kubectl.api.until("vm", VM, has("DisksReady", reason="ImportFailed"), timeout=120, what="DisksReady is ImportFailed")
+        assert [(each["disk"], each["phase"]) for each in vm["status"]["imports"]] == [("data", "Retrying")]
+        assert [each["state"] for each in vm["status"]["changes"]] == ["Failed"]
+        assert "signature" not in str(vm["status"]["changes"])
+        assert not is_true("Migratable")(vm)
+        edit(kubectl, ROOT)  # the claim stays empty
+        kubectl.api.until("vm", VM, lambda vm: "running" not in vm["status"], timeout=60, what="no disk")
+        no_attachment_pod(kubectl)
+
+        edit(kubectl, ROOT, disk)
+        kubectl.api.until("vm", VM, lambda vm: vm["status"].get("imports"), timeout=60, what="an import")
+        killed = kill_all(system, "virt-handler")
+        kubectl.api.create(test_imports.a_server())
+        kubectl("create", "service", "clusterip", "images", "--tcp=80:8080")
+        await_recovery(system, "virt-handler", killed)
+        vm = until_disks(kubectl, "scratch", "data")
+        assert (vm["status"]["podUID"], is_true("RestartRequired")(vm)) == (pod, False)
+        kubectl.api.until("vm", VM, is_true("Migratable"), timeout=60, what="Migratable")
+        sees_disk(guest)
+        expected = kubectl("exec", "images", "--", "sh", "-c", "head -c 1048576 /guest/disk/disk.img | md5sum").split()[0]
+        assert expected in guest.run("head -c 1048576 /dev/vdb | md5sum")
+        guest.run("echo of-the-guest | dd of=/dev/vdb conv=fsync")
+        kubectl.api.events("ImportFailed", of=VM, timeout=10)
+        kubectl.api.events("ImportSucceeded", of=VM, timeout=10)
+
+    made = kubectl.api.create(migration(VM, node=other_node(kubectl, node)))
+    assert final_phase(kubectl, made["metadata"]["name"]) == "Succeeded"
+    with console(kubectl, VM) as guest:
+        assert "of-the-guest" in guest.run("head -c 12 /dev/vdb")
+        edit(kubectl, ROOT)
+        until_disks(kubectl, "scratch")
+        assert not has_disk(guest)
+    kubectl("delete", "pod/images", "service/images", "--wait=true")
 
 
 def test_waiting_disk_is_created_grows_and_becomes_a_medium(kubectl: Kubectl, testguest: None) -> None:

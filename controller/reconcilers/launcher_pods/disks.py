@@ -138,13 +138,14 @@ def _disk(disk: Object, volume: str, claims: Claims, domain: Object) -> Requirem
     volumes = ({"name": volume, "persistentVolumeClaim": {"claimName": claim}},)
     if disk_claims.is_block(claims.get(claim)):
         device = {"name": volume, "devicePath": f"{layout.DEVICES_DIRECTORY}/{name}"}
-        return Requirements(volumes=volumes, devices=(device,)) + _import(disk, volume)
+        return Requirements(volumes=volumes, devices=(device,)) + import_volumes(disk, volume)
     only_read = disk_imports.of(disk) is None and (disk["readOnly"] or disks.is_overlaid(disk))
     mount = {"name": volume, "mountPath": f"{layout.DISKS_DIRECTORY}/{name}"} | ({"readOnly": True} if only_read else {})
-    return Requirements(volumes=volumes, mounts=(mount,), owns_files=True) + _import(disk, volume)
+    return Requirements(volumes=volumes, mounts=(mount,), owns_files=True) + import_volumes(disk, volume)
 
 
-def _import(disk: Object, volume: str) -> Requirements:
+def import_volumes(disk: Object, volume: str) -> Requirements:
+    """Return the credentials and certificate authorities for a disk's import; the names of their volumes begin with ``volume``."""
     total = Requirements()
     if secret := disk_imports.secret(disk):
         total += _for_import(f"{volume}-secret", layout.IMPORT_SECRETS_DIRECTORY, disk, {"secret": {"name": secret}})

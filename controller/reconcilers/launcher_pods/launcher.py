@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 from apiserver.apis.meta.objects import Object
-from apiserver.apis.virt.hardware import disks, features
+from apiserver.apis.virt.hardware import disk_imports, disks, features
 from apiserver.apis.virt.places import layout
-from controller.reconcilers.launcher_pods.disks import overlays_bytes
+from controller.reconcilers.launcher_pods.disks import import_volumes, overlays_bytes
 from controller.reconcilers.launcher_pods.requirements import MIB, Claims, Requirements, image_source, in_mebibytes
 
 LAUNCHER_BYTES: Final = 80 * MIB
@@ -18,6 +18,8 @@ PLACES_BYTES: Final = MIB
 """For claims and images that virt-handler mounts while the guest runs."""
 ATTACHMENT_BYTES: Final = 32 * MIB
 """12 MiB measured."""
+IMPORT_BYTES: Final = 256 * MIB
+"""For the importer, with the largest window of zstd (128 MiB), or for qemu-img."""
 ATTACHMENT_LOG_BYTES: Final = MIB
 """With a limit of 0 a kubelet evicts a pod that has any log."""
 LOG_BYTES: Final = 128 * MIB
@@ -44,13 +46,14 @@ def attachment_requirements(disk: Object, *, is_block: bool = False) -> Requirem
         volumes=({"name": run.name, "emptyDir": {"medium": "Memory", "sizeLimit": in_mebibytes(run.size)}},),
         mounts=({"name": run.name, "mountPath": run.directory},),
     )
-    return own + _attached(disk, is_block=is_block) + _overlay(disk)
+    return own + _attached(disk, is_block=is_block) + _overlay(disk) + _import(disk)
 
 
 def _attached(disk: Object, *, is_block: bool) -> Requirements:
     if disk.get("type") == disks.EMPTY:
         return Requirements()
-    claim, read_only = disks.claim_of(disk), {"readOnly": True} if disk["readOnly"] or disks.is_overlaid(disk) else {}
+    only_read = disk_imports.of(disk) is None and (disk["readOnly"] or disks.is_overlaid(disk))
+    claim, read_only = disks.claim_of(disk), {"readOnly": True} if only_read else {}
     content = (
         {"persistentVolumeClaim": {"claimName": claim}} if claim else {"image": image_source(disk["source"], "reference", "pullPolicy")}
     )
@@ -72,6 +75,19 @@ def _overlay(disk: Object) -> Requirements:
         volumes=({"name": layout.ATTACHMENT_OVERLAY_VOLUME, "emptyDir": {"sizeLimit": in_mebibytes(size)}},),
         mounts=({"name": layout.ATTACHMENT_OVERLAY_VOLUME, "mountPath": layout.ATTACHMENT_OVERLAY_DIRECTORY},),
     )
+
+
+def _import(disk: Object) -> Requirements:
+    if disk_imports.of(disk) is None:
+        return Requirements()
+    name, size = layout.ATTACHMENT_IMPORT_VOLUME, MIB
+    own = Requirements(
+        overhead_bytes=IMPORT_BYTES + size,
+        storage_bytes=LOG_BYTES,
+        volumes=({"name": name, "emptyDir": {"medium": "Memory", "sizeLimit": in_mebibytes(size)}},),
+        mounts=({"name": name, "mountPath": layout.ATTACHMENT_IMPORT_DIRECTORY},),
+    )
+    return own + import_volumes({**disk, "name": layout.ATTACHMENT_VOLUME}, layout.ATTACHMENT_VOLUME)
 
 
 def removal_requirements() -> Requirements:

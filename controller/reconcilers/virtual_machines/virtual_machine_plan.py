@@ -25,6 +25,7 @@ from apiserver.apis.meta.objects import Object, condition, dig, finalizers_of, i
 from apiserver.apis.virt.kinds import dig_vm
 from apiserver.apis.virt.lifecycle import conditions, phases, power
 from apiserver.apis.virt.places import names
+from apiserver.apis.virt.spec import hot_plug
 from controller.reconcilers.actions import (
     MIN_REQUEUE_SECONDS,
     Action,
@@ -60,6 +61,7 @@ from controller.reconcilers.virtual_machines.observed import Observed, own_pod
 
 POD_END_SECONDS: Final = 30.0
 QUICK_SECONDS: Final = 1
+LOOK_SECONDS: Final = 2.0
 
 
 def plan(seen: Observed) -> tuple[Action, ...]:
@@ -113,10 +115,17 @@ def _decide(seen: Observed) -> tuple[Action, ...]:
             return _stop(seen, alive)
         return _watch_over(seen, alive) if attempts.is_open(seen.vm) else _let_end(seen, alive)
     if attempts.is_open(seen.vm):
-        return attempt_end.record(seen, decision)
+        return _end_imports(seen) or attempt_end.record(seen, decision)
     if decision.on:
         return _start(seen, decision)
     return (*_clean_up(seen), *rest.report(seen, decision))
+
+
+def _end_imports(seen: Observed) -> tuple[Action, ...]:
+    """Return deletions of attachment pods that may write an image, and the wait for their end; empty if their claims are free."""
+    filling = {pod.uid for _, pod in hot_plug.importing(seen.vm)}
+    pods = tuple(each for each in seen.attachment_pods if uid_of(each) in filling and liveness.may_run(each, seen.evidence))
+    return (*_delete_all(pods), *unreachable_nodes.wait_for(seen, pods), Requeue(LOOK_SECONDS)) if pods else ()
 
 
 def _is_to_end(seen: Observed) -> bool:
@@ -129,6 +138,8 @@ def _delete(seen: Observed, alive: tuple[Object, ...]) -> tuple[Action, ...]:
         return (*_end_all(seen, others), *unreachable_nodes.wait_for(seen, others))
     if names.VM_FINALIZER not in finalizers_of(seen.vm):
         return ()
+    if wait := _end_imports(seen):
+        return wait
     removal = image_removal.remove(seen)
     if not removal.is_over:
         return removal.actions

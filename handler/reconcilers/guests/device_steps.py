@@ -85,6 +85,15 @@ def delayed(step: Step, message: str, before: Failure | None, again: float) -> F
     return Failure(step, message, 0, again, live_changes.PENDING)
 
 
+def unfinished(step: Step, message: str, before: Failure | None, again: float, *, has_failed: bool = False) -> Failure:
+    """Return the record of a step that goes on at ``again``, reported at once, without another attempt counted.
+
+    It is pending, or failed if what it waits for failed.
+    """
+    count, state = max(_count(step, before), step.reported), live_changes.FAILED if has_failed else live_changes.PENDING
+    return Failure(step, one_line(message, MAX_MESSAGE), count, again, state)
+
+
 def current(steps: Sequence[Step], failures: Failures) -> dict[str, Failure]:
     """Return those of ``failures`` that these still missing steps have, by the device's path, in the steps' order."""
     return {each.path: failures[each.path] for each in steps if each.path in failures}

@@ -43,3 +43,9 @@ class FailedSteps:
         """Record that a step may not begin for these seconds."""
         found, now = self._failures.setdefault(pod_uid, {}), asyncio.get_running_loop().time()
         found[step.path] = device_steps.delayed(step, message, found.get(step.path), now + seconds)
+
+    def unfinished(self, pod_uid: str, step: Step, message: str, seconds: float, *, has_failed: bool) -> None:
+        """Record that a step goes on after these seconds; ``has_failed``: so far, what it waits for failed."""
+        found, again = self._failures.setdefault(pod_uid, {}), asyncio.get_running_loop().time() + seconds
+        told = guest_status.printable(message)
+        found[step.path] = device_steps.unfinished(step, told, found.get(step.path), again, has_failed=has_failed)

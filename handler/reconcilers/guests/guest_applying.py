@@ -30,6 +30,7 @@ from handler.reconcilers.guests import (
     passt_faults,
     reboot_loops,
 )
+from handler.reconcilers.guests.claim_filling import ClaimFilling
 from handler.reconcilers.guests.failed_steps import FailedSteps
 from handler.reconcilers.guests.guest_plan import Action
 from handler.reconcilers.guests.guest_plugging import Plugging
@@ -53,7 +54,8 @@ class Applier:
         self._writer = writer
         self._start = start
         self.failed_steps = FailedSteps()
-        self._plugging = Plugging(ports, writer, self.failed_steps)
+        self._filling = ClaimFilling(ports)
+        self._plugging = Plugging(ports, writer, self.failed_steps, self._filling)
         self._counts: dict[str, tuple[int, int, int, int]] = {}
         """By uid of the pod: reboots, watchdog firings and passt failures that had their Event, or preceded this process."""
         self._failures: dict[str, dict[Change, guest_changes.Failure]] = {}
@@ -67,6 +69,7 @@ class Applier:
         self._reboots = {uid: reboots for uid, reboots in self._reboots.items() if is_alive(uid)}
         self._failures = {uid: found for uid, found in self._failures.items() if is_alive(uid)}
         self.failed_steps.forget(is_alive)
+        self._filling.forget(is_alive)
 
     def failures_of(self, pod_uid: str) -> guest_changes.Failures:
         """Return the failed changes of a pod's guest, by setting."""
@@ -94,10 +97,20 @@ class Applier:
                 case guest_plan.ReportNotUnderstood():
                     rest = await self._report_not_understood(vm, action.message)
                 case guest_plan.EndAttempt():
-                    await self._writer.write_end(vm, action.end, action.operations)
+                    rest = await self._end(vm, action)
                 case _:
                     assert_never(action)
         return rest
+
+    async def _end(self, vm: Object, action: guest_plan.EndAttempt) -> Result | None:
+        """Write the end of the attempt, once nothing writes to its disks."""
+        try:
+            await self._filling.end(vm)
+        except (StorageHangs, OSError) as error:
+            logger.warning("the end of virtual machine %s waits: %s", objects.key_of(vm), error)
+            return Result(self._ports.limits.start_again_seconds)
+        await self._writer.write_end(vm, action.end, action.operations)
+        return Result()
 
     async def _report_not_understood(self, vm: Object, message: str) -> Result:
         status = guest_status.not_understood(vm, message, self._ports.clock.now())
@@ -215,6 +228,7 @@ class Applier:
             seen,
             failures=self.failures_of(link.pod_uid),
             failed_steps=self.failed_steps.of(link.pod_uid),
+            imports=self._filling.of(vm),
         )
         if seen.is_dead:
             return seen

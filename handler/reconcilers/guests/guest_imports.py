@@ -44,9 +44,9 @@ def status_of(vm: Object, observed: messages.Status, now: datetime) -> Object:
         message = guest_status.printable(f"{why}; retrying until the machine is stopped")
         status = guest_status.waiting(vm, conditions.IMPORT_FAILED, message, now)
     else:
-        how = "; ".join(_progress(each, sources[each.disk]) for each in left) or "importing images of disks"
+        how = "; ".join(progress(each, sources[each.disk]) for each in left) or "importing images of disks"
         status = guest_status.waiting(vm, conditions.IMPORTING, guest_status.printable(how), now)
-    return {**status, "imports": [_entry(each) for each in found]}
+    return {**status, "imports": [entry(each) for each in found]}
 
 
 def events(vm: Object, status: Object) -> list[tuple[Literal["Normal", "Warning"], str, str]]:
@@ -67,7 +67,8 @@ def without(status: Object) -> Object:
     return {key: value for key, value in status.items() if key != "imports"}
 
 
-def _progress(given: messages.ImportStatus, source: str) -> str:
+def progress(given: messages.ImportStatus, source: str) -> str:
+    """Return how far an import from ``source`` is, for users."""
     name = f"disk {given.disk!r}"
     if given.phase == "Pending":
         return f"{name}: waiting for the import of another image"
@@ -77,7 +78,8 @@ def _progress(given: messages.ImportStatus, source: str) -> str:
     return f"{name}: {given.transferred_bytes // MIB}{of_all} MiB of its image downloaded from {source}"
 
 
-def _entry(given: messages.ImportStatus) -> Object:
+def entry(given: messages.ImportStatus) -> Object:
+    """Return an import's element of ``status.imports``."""
     told: Object = {"disk": given.disk, "phase": given.phase, "transferredBytes": max(given.transferred_bytes, 0)}
     if given.total_bytes > 0:
         told["totalBytes"] = given.total_bytes

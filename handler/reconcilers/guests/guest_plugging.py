@@ -16,6 +16,7 @@ from handler.pods.launcher import LauncherRefused
 from handler.pods.links import Link
 from handler.pods.process import NotOfThisPod
 from handler.reconcilers.guests import device_steps, guest_steps
+from handler.reconcilers.guests.claim_filling import ClaimFilling, Unfinished
 from handler.reconcilers.guests.failed_steps import FailedSteps
 from handler.reconcilers.guests.guest_machine import interface_of
 from handler.reconcilers.guests.guest_ports import Ports
@@ -28,10 +29,11 @@ from launcher.protocol import messages
 class Plugging:
     """Carries out the steps of ``guest_steps``."""
 
-    def __init__(self, ports: Ports, writer: StatusWriter, failures: FailedSteps) -> None:
+    def __init__(self, ports: Ports, writer: StatusWriter, failures: FailedSteps, filling: ClaimFilling) -> None:
         self._ports = ports
         self._writer = writer
         self._failures = failures
+        self._filling = filling
 
     async def take(self, vm: Object, link: Link, step: Step) -> Result | None:
         """Attach or detach a device, and record a failure; return when to check again, None: at once."""
@@ -44,6 +46,8 @@ class Plugging:
             self._failures.failed(link.pod_uid, step, str(refused))
         except TooManyChanges as early:
             self._failures.delayed(link.pod_uid, step, str(early), early.seconds)
+        except Unfinished as early:
+            self._failures.unfinished(link.pod_uid, step, str(early), early.seconds, has_failed=early.has_failed)
         except (NotOfThisPod, NotTheDevice, StorageHangs, Unsupported, *HEALING, OSError) as error:
             self._failures.failed(link.pod_uid, step, str(error), waits=isinstance(error, NotInPod))
         else:
@@ -67,6 +71,7 @@ class Plugging:
     async def _attach_disk(self, vm: Object, link: Link, step: AttachDisk) -> Result | None:
         connection, disk, name = link.connected(), step.device, step.name
         if (pod := hot_plug.pod_of(vm, disk)) is not None:
+            await self._filling.fill(vm, disk)
             await self._ports.node.mount_claim(link.pod_uid, connection, pod.uid, disk)
         await connection.call(messages.AttachDisk(disk))
         what = f"drive {name} got its medium" if disks.is_drive(disk) else f"the guest got disk {name}"
@@ -76,6 +81,7 @@ class Plugging:
     async def _detach_disk(self, vm: Object, link: Link, step: DetachDisk) -> Result | None:
         connection, disk, name = link.connected(), step.device, step.name
         await connection.call(messages.DetachDisk(name))
+        await self._filling.end(vm, (name,))
         # also the pod's own volume, because a launcher can lie
         await self._ports.node.unmount_claim(link.pod_uid, connection, disk)
         what = f"drive {name} ejected its medium" if disks.is_drive(disk) else f"the guest released disk {name}"

@@ -59,6 +59,14 @@ class Node(Protocol):
         """Take a disk's claim or image from the guest's pod, if it does not use it. Raises NotTheDevice, StorageHangs, OSError."""
         ...
 
+    async def give_claim(self, attachment_uid: str) -> None:
+        """Give a block claim in an attachment pod to its user. Raises NotOfThisPod, NotTheDevice, StorageHangs, OSError."""
+        ...
+
+    async def end_attachment(self, attachment_uid: str) -> None:
+        """Kill an attachment pod's processes, and wait for their end. Raises StorageHangs, OSError."""
+        ...
+
     async def mount_memory_image(self, pod_uid: str, connection: Connection, image: Image, new_bytes: int = 0) -> None:
         """Mount a memory image; if ``new_bytes``, the guest's memory, make a missing one. Raises Refused, StorageHangs, OSError."""
         ...

@@ -15,6 +15,7 @@ from handler.network.binding import Interface
 from handler.probes.tally import Verdict
 from handler.reconcilers.guests import (
     access_credentials,
+    claim_imports,
     device_steps,
     disk_faults,
     frozen_filesystems,
@@ -61,6 +62,7 @@ class Observed:
     reboots: Reboots | None = None
     failures: guest_changes.Failures = field(default_factory=dict)
     failed_steps: device_steps.Failures = field(default_factory=dict)
+    imports: claim_imports.Reports = field(default_factory=dict)
 
     @property
     def is_dead(self) -> bool:
@@ -117,7 +119,8 @@ def events(seen: Observed, status: Object) -> Iterator[Event]:
 def _running(seen: Observed) -> Object:
     vm, launcher = seen.vm, seen.launcher
     fault = seen.network or passt_faults.fault(vm, launcher)
-    status = guest_status.running(vm, launcher, seen.interfaces, seen.now, seen.verdict)
+    status = guest_status.running(vm, launcher, seen.interfaces, seen.now, seen.verdict, claim_imports.barrier(seen.imports))
+    status = claim_imports.with_imports(vm, status, seen.imports, seen.now)
     status = frozen_filesystems.with_frozen(status, launcher)
     if operations.of(vm):
         status["operations"] = guest_operations.with_results(vm, launcher.operations, seen.now)

@@ -13,6 +13,7 @@ from apiserver.apis.meta.lines import one_line
 from apiserver.apis.meta.objects import Object
 from apiserver.apis.virt.hardware import disks, graphics, network_disks, plugin_disks, vsock
 from apiserver.apis.virt.hardware import interfaces as hardware_interfaces
+from apiserver.apis.virt.kinds import dig_vm
 from apiserver.apis.virt.lifecycle import conditions, managed_save, operations, phases, power, summary
 from apiserver.apis.virt.places import forms, layout
 from apiserver.apis.virt.spec import chosen_cpu, hot_plug
@@ -108,11 +109,17 @@ def printable(text: str) -> str:
 
 
 def running(
-    vm: Object, observed: messages.Status, interfaces: Sequence[Interface] | None, now: datetime, verdict: Verdict = UNKNOWN
+    vm: Object,
+    observed: messages.Status,
+    interfaces: Sequence[Interface] | None,
+    now: datetime,
+    verdict: Verdict = UNKNOWN,
+    barrier: str = "",
 ) -> Object:
     """Return the status of a machine with a domain; the old one without a domain or a change.
 
-    ``interfaces`` None: not checked in this pass, the old value stays. ``verdict`` is of the guest's probes.
+    ``interfaces`` None: not checked in this pass, the old value stays. ``verdict`` is of the guest's probes. ``barrier``: what prevents a
+    migration, unknown to virt-launcher.
     """
     old = vm.get("status") or {}
     domain = observed.domain
@@ -137,7 +144,7 @@ def running(
     if vsock.defaulted(domain_of(vm)) and domain.cid in vsock.CIDS:
         status["vsock"] = {"cid": domain.cid}
     status["attempts"] = _with_running_time(vm, old, stamp)
-    barrier = observed.not_migratable or _plugin_barrier(vm, interfaces)
+    barrier = observed.not_migratable or barrier or _plugin_barrier(vm, interfaces)
     for condition in _conditions(vm, observed, domain, barrier, guest_probes.unready(vm, verdict)):
         if condition["type"] == conditions.MIGRATABLE and not barrier and _is_held_by_claims(old):
             continue  # only virt-controller knows claims
@@ -295,6 +302,11 @@ def with_network(vm: Object, status: Object, fault: NetworkFault | None, now: da
 def with_disks_fault(vm: Object, status: Object, reason: str, message: str, now: datetime) -> Object:
     """Return the status with DisksReady False, for a running guest or one that cannot start here yet."""
     told = objects.new_condition(vm, conditions.DISKS_READY, "False", reason, printable(message))
+    if stored := objects.condition(
+        dig_vm(vm, "status", "conditions"), conditions.DISKS_READY
+    ):  # its transition counts, not one of this pass
+        kept = [dict(stored) if each["type"] == conditions.DISKS_READY else each for each in status.get("conditions") or ()]
+        status = {**status, "conditions": kept}
     return objects.with_status_condition(status, told, now=times.to_rfc3339(now))
 
 

@@ -14,7 +14,7 @@ from apiserver.apis.virt.kinds import dig_vm
 from apiserver.apis.virt.lifecycle import phases
 from controller.runtime.reconciling import Request, Result
 from handler.pods.links import Holder, Link
-from handler.reconcilers.guests import guest_plan
+from handler.reconcilers.guests import claim_imports, guest_plan
 from handler.reconcilers.guests.guest_applying import Applier
 from handler.reconcilers.guests.guest_ports import Ports
 from handler.reconcilers.guests.guest_start import GuestStart
@@ -56,7 +56,7 @@ class RunGuest:
         holder = Holder("vm", request)
         pod_uid = dig_vm(vm, "status", "podUID") or ""
         concerned = phases.phase_of(vm or {}) in phases.HANDLED
-        self._ports.links.release(holder, keep=pod_uid if concerned else "")
+        self._ports.links.release(holder, keep=(pod_uid, *claim_imports.pods(vm)) if vm is not None and concerned else ())
         if vm is None:
             self._writer.forget_machine(request)
         return self._ports.links.acquire(pod_uid, holder) if pod_uid and concerned else None

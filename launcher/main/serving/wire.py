@@ -13,6 +13,7 @@ from launcher.protocol import codec, messages
 
 logger = logging.getLogger(__name__)
 
+VERSION: Final = "0.1.0"
 MAX_CONNECTIONS: Final = 8
 """One virt-handler, its successor during an update, and debugging."""
 MAX_PENDING: Final = 32

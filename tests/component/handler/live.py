@@ -51,6 +51,12 @@ class PureNode:
     async def unmount_claim(self, pod_uid: str, connection: Connection, disk: Mapping[str, Any]) -> None:
         pass
 
+    async def give_claim(self, attachment_uid: str) -> None:
+        pass
+
+    async def end_attachment(self, attachment_uid: str) -> None:
+        pass
+
     async def mount_memory_image(self, pod_uid: str, connection: Connection, image: Image, new_bytes: int = 0) -> None:
         pass
 

@@ -22,8 +22,10 @@ from launcher.protocol import messages
 from tests.component.handler.world import VMS, FakeNode, World, a_world, eventually, phase_is
 from tests.fakes.launcher import FakeLauncher
 
+NEXT: Final = "pod-of-the-next-medium"
 CLAIM: Final = {"type": "PersistentVolumeClaim", "source": {"name": "data"}}
 DRIVE: Final = {"device": "cdrom"}
+IMPORTED: Final = {"type": "PersistentVolumeClaim", "source": {"name": "data", "import": {"http": {"url": "http://images/x"}}}}
 BLANK: Final = {"type": "EmptyDisk", "source": {"size": "1Mi"}}
 
 
@@ -39,8 +41,11 @@ CASES: Final = {
     "detach": Case(CLAIM, None, hot_plug.DISK),
     "attach an overlay": Case(None, BLANK, hot_plug.OVERLAY),
     "detach an overlay": Case(BLANK, None, hot_plug.OVERLAY),
+    "attach an import": Case(None, IMPORTED, hot_plug.DISK),
+    "detach an import": Case(IMPORTED, None, hot_plug.DISK),
     "insert": Case(DRIVE, {**DRIVE, **CLAIM}, hot_plug.MEDIUM),
     "eject": Case({**DRIVE, **CLAIM}, DRIVE, hot_plug.MEDIUM),
+    "another medium": Case({**DRIVE, **CLAIM}, {**DRIVE, **CLAIM, "source": {"name": "other"}}, hot_plug.MEDIUM),
 }
 
 
@@ -106,12 +111,22 @@ def edit(case: Case) -> Callable[[Object], None]:
         old, new = forms(vm, case)
         vm["spec"]["domain"] = new
         vm["status"]["running"] = {"generation": 1, "domain": old}
-        (disk,) = (each for each in (*hot_plug.added(vm), *hot_plug.removed(vm)) if each["name"] == "data")
-        volume = {"attachPodName": hot_plug.pod_name(vm, disk), "attachPodUID": "pod-of-the-disk"}
-        vm["status"]["volumeStatus"] = [{"name": "data", "phase": "AttachedToNode", "hotplugVolume": volume}]
-        hot_plug.record(vm)
+        record(vm, "pod-of-the-disk")
 
     return change
+
+
+def record(vm: Object, pod_uid: str) -> None:
+    (disk,) = (each for each in (*hot_plug.added(vm), *hot_plug.removed(vm)) if each["name"] == "data")
+    volume = {"attachPodName": hot_plug.pod_name(vm, disk), "attachPodUID": pod_uid}
+    vm["status"]["volumeStatus"] = [{"name": "data", "phase": "AttachedToNode", "hotplugVolume": volume}]
+    hot_plug.record(vm)
+
+
+async def follow_ejection(world: World) -> None:
+    """Record the next medium's pod, as virt-controller does, once the drive is empty."""
+    await eventually(lambda: "running" in world.status() and bool(hot_plug.added(world.api.get(VMS, "default", "testvm"))))
+    await world.api.edit(VMS, "default", "testvm", partial(record, pod_uid=NEXT))
 
 
 def report(launcher: FakeLauncher, case: Case) -> None:
@@ -129,12 +144,13 @@ def is_there(launcher: FakeLauncher) -> list[bool]:
 
 async def played(kubelet: Path, case: Case, step: int, *, is_lost: bool, kills_libvirtd: bool) -> bool:
     """Play a change, and cut it at this step; return False if it has fewer steps."""
-    comes = case.after not in (None, DRIVE)
+    comes, again = case.after not in (None, DRIVE), case.before not in (None, DRIVE) and case.after not in (None, DRIVE)
     expected = [True] if comes else [False] if case.after == DRIVE else []
-    mounted = {} if comes else {"data": "pod-of-the-disk"}
-    async with a_world(kubelet) as world, AsyncExitStack() as first:
+    mounted = {} if comes and not again else {"data": "pod-of-the-disk"}
+    async with a_world(kubelet) as world, AsyncExitStack() as first, asyncio.TaskGroup() as tasks:
         await world.vm()
         launcher = await world.launcher("pod-1")
+        await world.launcher("pod-of-the-disk")  # has imported
         launcher.drives = ("data",) if case.changes == hot_plug.MEDIUM else ()
         cutter = Cutter(world, launcher, is_lost, kills_libvirtd, step)
         cutter.install()
@@ -143,7 +159,7 @@ async def played(kubelet: Path, case: Case, step: int, *, is_lost: bool, kills_l
             node.mounted, node.mounting = mounted, cutter.mount
 
         def is_done() -> bool:
-            done = {"data": "pod-of-the-disk"} if comes else {}
+            done = {"data": NEXT if again else "pod-of-the-disk"} if comes else {}
             return is_there(launcher) == expected and mounted == done and "running" not in world.status()
 
         prepare((await first.enter_async_context(world.handler())).node)
@@ -152,11 +168,14 @@ async def played(kubelet: Path, case: Case, step: int, *, is_lost: bool, kills_l
         await eventually(lambda: world.status()["domain"].get("liveChanges") == [case.changes])
         cutter.steps = 0
         await world.api.edit(VMS, "default", "testvm", edit(case))
+        follower = tasks.create_task(follow_ejection(world)) if again else None
         await eventually(lambda: cutter.cut.is_set() or is_done())
         is_cut = cutter.cut.is_set()
         if is_cut and not kills_libvirtd:
             await first.aclose()
             prepare((await first.enter_async_context(world.handler())).node)
+        if follower is not None:
+            await follower
         await eventually(is_done)
         await eventually(lambda: not world.status().get("changes"))
         assert launcher.starts == 1

@@ -80,6 +80,12 @@ class FakeNode:
         """Uids of attachment pods, by disk."""
         self.mounting: Callable[[Callable[[], object]], Awaitable[None]] = _at_once
         """Carries out a mount or unmount."""
+        self.given_claims: list[str] = []
+        self.ended: list[str] = []
+        """Uids of attachment pods."""
+        self.no_end: Exception | None = None
+        """Such a pod does not end."""
+        self.refused_ends = 0
         self.memory_images: dict[Image, int] = {}
         """Mounted ones, with the guests' memory."""
         self.no_mount: Exception | None = None
@@ -111,6 +117,17 @@ class FakeNode:
         if self.no_mount is not None:
             raise self.no_mount
         await self.mounting(lambda: self.mounted.pop(str(disk["name"]), None))
+
+    async def give_claim(self, attachment_uid: str) -> None:
+        if self.no_mount is not None:
+            raise self.no_mount
+        self.given_claims.append(attachment_uid)
+
+    async def end_attachment(self, attachment_uid: str) -> None:
+        if self.no_end is not None:
+            self.refused_ends += 1
+            raise self.no_end
+        self.ended.append(attachment_uid)
 
     async def mount_memory_image(self, pod_uid: str, connection: Connection, image: Image, new_bytes: int = 0) -> None:
         if self.no_mount is not None:

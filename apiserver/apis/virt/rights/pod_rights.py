@@ -130,7 +130,7 @@ def attachment_objections(vm: Object, entry: Object, pod: Object | None) -> list
         if wanted not in _contents_at(pod, place):
             found.append(f'pod "{name}" does not mount {wanted} at {place}')
     for volume in dig(pod, "spec", "volumes") or ():
-        allowed = frozenset({content})
+        allowed = frozenset({content, *(_of_import(disk) if disk else ())})
         found += [f'pod "{name}" mounts {each} as volume {volume.get("name")}: {why}' for each, why in _excess(volume, "", allowed)]
     return found
 

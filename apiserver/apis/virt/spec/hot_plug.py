@@ -10,6 +10,7 @@ A drive stays; only its medium comes and goes. Another medium takes two steps, w
 from __future__ import annotations
 
 import copy
+import json
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
@@ -61,7 +62,7 @@ class Mount(NamedTuple):
 def is_pluggable(disk: Mapping[str, Any]) -> bool:
     """Return whether a running guest can get this disk of ``disks.defaulted``, or a drive this medium.
 
-    The disk must be blank, or on a claim or container image, and on a bus of ``BUSES``, without import, ``bootOrder`` and own I/O thread.
+    The disk must be blank, or on a claim or container image, and on a bus of ``BUSES``, without ``bootOrder`` and own I/O thread.
     """
     if disks.is_drive(disk):
         return bool(content_of(disk))
@@ -77,11 +78,11 @@ def is_pluggable(disk: Mapping[str, Any]) -> bool:
 def content_of(disk: Mapping[str, Any]) -> str:
     """Return what a disk's attachment pod mounts: the claim's name, or ``image:`` and a reference; "" for other disks.
 
-    A disk with an overlay adds ``overlay:`` and its bytes.
+    A disk with an import adds ``import:`` and its source, one with an overlay ``overlay:`` and its bytes.
     """
     found = f"image:{reference_of(disk)}" if disk.get("type") == disks.IMAGE else str(disks.claim_of(disk) or "")
-    if disk_imports.of(disk) is not None:
-        return ""
+    if (image := disk_imports.of(disk)) is not None:
+        found = f"{found} import:{json.dumps(image, sort_keys=True)}"
     return f"{found} overlay:{disks.overlay_bytes(disk)}".strip() if disks.is_overlaid(disk) else found
 
 
@@ -183,6 +184,12 @@ def pod_of(vm: Object, disk: Mapping[str, Any]) -> AttachmentPod | None:
     found = (entry_of(vm, str(disk["name"])) or {}).get("hotplugVolume") or {}
     pod = AttachmentPod(str(found.get("attachPodName") or ""), str(found.get("attachPodUID") or ""))
     return pod if pod.uid and pod.name == pod_name(vm, disk) else None
+
+
+def importing(vm: Object) -> tuple[tuple[Object, AttachmentPod], ...]:
+    """Return pairs of disk and attachment pod for those disks of the running form with a claim that this pod may fill with an image."""
+    found = ((each, pod_of(vm, each)) for each in (*kept(vm), *removed(vm)) if disk_imports.of(each) is not None)
+    return tuple((disk, pod) for disk, pod in found if pod is not None)
 
 
 def user_of_claim(vm: Mapping[str, Any], disk: Mapping[str, Any]) -> str:

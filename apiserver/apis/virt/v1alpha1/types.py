@@ -421,7 +421,7 @@ class VirtualMachineStatus(Model):
     domain: DomainStatus | None = Field(None, description="The domain as libvirt sees it.")
     interfaces: list[InterfaceStatus] | None = Field(None, description="Network interfaces as they are.", json_schema_extra=ATOMIC)
     imports: list[ImportStatus] | None = Field(
-        None, description="Images that are downloaded into claims before the first start, until the guest runs.", json_schema_extra=ATOMIC
+        None, description="Images that are downloaded into claims, until the guest has these disks.", json_schema_extra=ATOMIC
     )
     guest: GuestStatus | None = Field(
         None, description="Information from the guest's agent, if it reported any; the subresource guestinfo has more."

@@ -54,7 +54,6 @@ def test_added_removed_and_kept_disks_are_found_by_name() -> None:
         a_disk("x", device="lun"),
         a_disk("x", bootOrder=1),
         a_disk("x", dedicatedIOThread=True),
-        {"name": "x", "type": "PersistentVolumeClaim", "source": {"name": "x", "import": {"url": "http://server/x"}}},
         {"name": "x", "type": "EmptyDisk", "source": {"size": "1Gi"}, "bootOrder": 1},
         {"name": "x", "type": "NBD", "source": {"host": "nbd.example"}},
     ],
@@ -67,6 +66,11 @@ def test_other_disks_need_a_restart(disk: dict[str, Any]) -> None:
 
 BLANK: dict[str, Any] = {"name": "x", "type": "EmptyDisk", "source": {"size": "1Mi"}}
 OVERLAID: dict[str, Any] = {"name": "x", "type": "Image", "source": {"reference": "registry/x", "sizeLimit": "2Mi"}}
+IMPORTED: dict[str, Any] = {
+    "name": "x",
+    "type": "PersistentVolumeClaim",
+    "source": {"name": "x", "import": {"http": {"url": "http://server/x"}}},
+}
 EPHEMERAL: dict[str, Any] = {"name": "x", "type": "PersistentVolumeClaim", "source": {"name": "x", "ephemeral": True, "sizeLimit": "2Mi"}}
 
 
@@ -170,7 +174,7 @@ def test_other_drives_keep_their_media() -> None:
     [
         (DATA, "data", "", layout.DISKS_DIRECTORY),
         ({**DATA, "source": {"name": "Data"}}, "data", "", layout.DISKS_DIRECTORY),
-        ({**DATA, "source": {"name": "x", "import": {"http": {"url": "http://server/x"}}}}, "", "", layout.DISKS_DIRECTORY),
+        (IMPORTED, 'x import:{"http": {"url": "http://server/x"}}', "", layout.DISKS_DIRECTORY),
         (a_drive(**IMAGE), "image:registry/x", "registry/x", layout.IMAGES_DIRECTORY),
         (a_drive(type="Image"), "image:", "", layout.IMAGES_DIRECTORY),
         (a_drive(), "", "", layout.DISKS_DIRECTORY),
@@ -337,3 +341,21 @@ def test_restart_is_required_only_for_what_does_not_change_live() -> None:
         "spec.domain.devices.disks[logs] (removed)",
         "spec.domain.devices.disks[boot] (added)",
     ]
+
+
+def test_only_a_recorded_attachment_pod_may_import() -> None:
+    vm = a_vm([ROOT, DATA, IMPORTED], [ROOT])
+    assert hot_plug.live(vm) == ("data", "x")
+    assert hot_plug.importing(vm) == ()
+    vm["status"]["volumeStatus"] = [an_entry(vm, DATA), an_entry(vm, IMPORTED)]
+    hot_plug.record(vm)
+    for desired in ([ROOT, DATA, IMPORTED], [ROOT]):  # also while the disk is removed
+        found = hot_plug.importing({**vm, "status": {**vm["status"], "running": {"domain": {"devices": {"disks": [ROOT, DATA, IMPORTED]}}}},
+                                    "spec": {"domain": {"devices": {"disks": desired}}}})  # fmt: skip
+        assert [(disk["name"], pod.uid) for disk, pod in found] == [("x", "2b0a1c1e-0000-4000-8000-000000000001")]
+
+
+def test_another_source_of_an_import_makes_another_pod() -> None:
+    other = {**IMPORTED, "source": {"name": "x", "import": {"http": {"url": "http://server/y"}}}}
+    found = [hot_plug.pod_name(vm, hot_plug.added(vm)[0]) for vm in (a_vm([each], []) for each in (IMPORTED, other))]
+    assert found[0] != found[1]

@@ -449,3 +449,30 @@ def test_attachment_is_of_a_disk_and_its_claim(entry: Object) -> None:
     (found, *_) = pod_rights.attachment_objections(vm, {**right, **entry}, pod)
     assert found.startswith(f'disk "{entry.get("name", "data")}" with PersistentVolumeClaim')
     assert found.endswith("is not in the spec")
+
+
+IMPORTED: Final = {
+    "name": "data",
+    "type": "PersistentVolumeClaim",
+    "source": {
+        "name": "data",
+        "import": {"http": {"url": "https://server/x", "secretRef": {"name": "login"}, "caConfigMapRef": {"name": "ca"}}},
+    },
+}
+
+
+@pytest.mark.parametrize(("old", "new"), [("login", "another"), ("ca", "another-ca")])
+def test_attachment_with_an_import_has_only_its_credentials(old: str, new: str) -> None:
+    vm, pod, entry = an_attachment(IMPORTED)
+    entry["claimName"] = "data"
+    assert pod_rights.attachment_objections(vm, entry, pod) == []
+    for volume in pod["spec"]["volumes"]:
+        for source in (volume.get("projected") or {}).get("sources") or ():
+            for reference in source.values():
+                reference["name"] = new if reference["name"] == old else reference["name"]
+    (found,) = pod_rights.attachment_objections(vm, entry, pod)
+    assert f"{new} as volume" in found
+    assert found.endswith("the virtual machine does not name it")
+    vm, plain, entry = an_attachment(CLAIMED)
+    plain["spec"]["volumes"] += [each for each in pod["spec"]["volumes"] if "projected" in each]
+    assert len(pod_rights.attachment_objections(vm, entry, plain)) == 2

@@ -10,7 +10,7 @@ from apiserver.apis.virt.places import layout, names, shape
 from apiserver.apis.virt.spec import hot_plug
 from apiserver.client.informer import Informer
 from apiserver.client.store import Store
-from controller.reconcilers.actions import Action, CreatePod, DeletePod, Emit, Requeue, ResizePod, WriteStatus
+from controller.reconcilers.actions import Action, CreatePod, DeletePod, Emit, RemoveFinalizer, Requeue, ResizePod, WriteStatus
 from controller.reconcilers.indexes import BY_HELD_STORAGE, BY_OWNER, Informers, held_storage_of_vm
 from controller.reconcilers.launcher_pods import launcher_pod
 from controller.reconcilers.pods import ownership
@@ -382,3 +382,51 @@ def test_claim_that_another_machine_holds_is_in_use(phase: str, attempt: dict[st
         NONE, NONE, NONE, Informers(cast(Informer, vms), NONE, NONE, NONE, NONE, NONE, NONE), NONE, targets=NONE, elapsed=NONE
     )
     assert gathering._wanted_in_use(a_machine()) == held
+
+
+IMPORTED: dict[str, Any] = {
+    **DISK,
+    "readOnly": True,
+    "source": {
+        "name": "data",
+        "import": {"http": {"url": "https://server/x", "secretRef": {"name": "login"}, "caConfigMapRef": {"name": "ca"}}},
+    },
+}
+
+
+def with_import(*, runs: bool = False, recorded: bool = False, **more: Any) -> dict[str, Any]:
+    vm = a_machine(runs=runs, **more)
+    vm["spec"]["domain"]["devices"]["disks"] = [IMPORTED]
+    if recorded:
+        vm["status"]["volumeStatus"] = [attached(vm)]
+    return vm
+
+
+def test_pod_has_what_an_import_needs() -> None:
+    plain, made = (next(each.pod for each in plan(vm) if isinstance(each, CreatePod)) for vm in (a_machine(), with_import()))
+    (container,) = made["spec"]["containers"]
+    mounts = {each["mountPath"]: each for each in container["volumeMounts"]}
+    assert mounts[layout.ATTACHMENT_DIRECTORY] == {"name": layout.ATTACHMENT_VOLUME, "mountPath": layout.ATTACHMENT_DIRECTORY}
+    assert layout.ATTACHMENT_IMPORT_DIRECTORY in mounts
+    sources = {each["name"]: each["projected"]["sources"] for each in made["spec"]["volumes"] if "projected" in each}
+    assert sources[mounts[f"{layout.IMPORT_SECRETS_DIRECTORY}/attachment"]["name"]] == [{"secret": {"name": "login"}}]
+    (authorities,) = sources[mounts[f"{layout.IMPORT_AUTHORITIES_DIRECTORY}/attachment"]["name"]]
+    assert authorities["configMap"]["name"] == "ca"
+    memory = [each["spec"]["containers"][0]["resources"]["limits"]["memory"] for each in (plain, made)]
+    assert memory == ["36Mi", "293Mi"]
+    assert shape.fits(made)
+
+
+@pytest.mark.parametrize("deleting", [False, True])
+def test_attempt_ends_after_the_pod_that_may_write_an_image(*, deleting: bool) -> None:
+    """Its end frees the claim."""
+    vm = with_import(runs=True, recorded=True)
+    if deleting:
+        vm["metadata"] |= {"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": [names.VM_FINALIZER]}
+    pod, over = an_attachment(vm), an_attachment(vm, phase="Failed", exit_code=1)
+    for pods, waits in (((pod,), True), ((over,), False), ((), False)):
+        seen = Observed(vm=vm, pods=(), claims={"data": CLAIM}, now=NOW, settings=Settings("launcher"), attachment_pods=pods)
+        actions = planning.plan(seen)
+        ends = [each for each in actions if isinstance(each, RemoveFinalizer if deleting else WriteStatus)]
+        assert bool(ends) is not waits, actions
+        assert (deleted(actions)[:1] == ["uid-of-attachment"]) is waits

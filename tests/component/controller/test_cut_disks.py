@@ -1,0 +1,152 @@
+"""virt-controller is killed at each write of a change of a running guest's disks; the next one ends in the same state."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Mapping
+from copy import deepcopy
+from functools import partial
+from typing import Final
+
+import pytest
+
+from apiserver.apis.meta.objects import Object, dig, is_deleting, name_of
+from apiserver.apis.virt.lifecycle import phases
+from apiserver.apis.virt.spec import hot_plug, running
+from controller.reconcilers.pods import pod_state
+from tests.component.controller import test_cut_verbs as verbs
+from tests.component.controller.test_controller import CLAIMS, PODS, VMS, Cluster, a_vm, working
+
+CLAIM: Final = {"name": "data", "type": "PersistentVolumeClaim", "source": {"name": "data"}}
+IMPORTED: Final = {**CLAIM, "source": {"name": "data", "import": {"http": {"url": "http://images/x", "secretRef": {"name": "login"}}}}}
+BLANK: Final = {"name": "data", "type": "EmptyDisk", "source": {"size": "1Mi"}}
+DRIVE: Final = {"name": "data", "device": "cdrom"}
+OTHER: Final = {**DRIVE, **CLAIM, "source": {"name": "other"}}
+CASES: Final[Mapping[str, tuple[Object | None, Object | None]]] = {
+    "attach": (None, CLAIM),
+    "detach": (CLAIM, None),
+    "attach a block claim": (None, {**CLAIM, "source": {"name": "block"}}),
+    "attach an import": (None, IMPORTED),
+    "attach an overlay": (None, BLANK),
+    "detach an overlay": (BLANK, None),
+    "insert": (DRIVE, {**DRIVE, **CLAIM}),
+    "eject": ({**DRIVE, **CLAIM}, DRIVE),
+    "another medium": ({**DRIVE, **CLAIM}, OTHER),
+}
+"""The disk before and after."""
+SUFFIX: Final = re.compile("-volume-[a-z2-7]{5}")
+"""A digest with the random uid of the guest's pod."""
+
+
+class Rest(verbs.Rest):
+    async def _kubelet(self, pod: Object) -> None:
+        if "-volume-" not in name_of(pod):
+            await super()._kubelet(pod)
+            await self._resize(pod)
+        elif is_deleting(pod):
+            await (self.cluster.end_pod(pod) if pod_state.is_running(pod) else self.api.remove(PODS, "ns", name_of(pod)))
+        elif not pod_state.phase_of(pod):
+            await self.cluster.start_pod(pod)
+
+    async def _resize(self, pod: Object) -> None:
+        (container,) = pod["spec"]["containers"]
+        has = dig(pod, "status", "containerStatuses") or ()
+        if not [
+            each for each in has if "running" in each["state"] and dig(each, "resources", "limits") != container["resources"]["limits"]
+        ]:
+            return
+
+        def take(obj: Object) -> None:
+            obj["status"]["containerStatuses"][0]["resources"] = deepcopy(container["resources"])
+
+        await self.api.edit(PODS, "ns", name_of(pod), take)
+
+    async def _machine(self, vm: Object) -> None:
+        await super()._machine(vm)
+        changed = deepcopy(self.cluster.vm())
+        if phases.phase_of(changed) == phases.RUNNING:
+            change(changed)
+            if changed != self.cluster.vm():
+                await self.api.edit(VMS, "ns", "testvm", change)
+
+
+def change(vm: Object) -> None:
+    """Take new disks as virt-api does, and release removed ones as virt-handler does."""
+    vm["status"]["domain"]["liveChanges"] = list(hot_plug.KINDS)
+    if running.RUNNING in vm["status"]:
+        hot_plug.record(vm)
+    if gone := [str(each["name"]) for each in hot_plug.removed(vm)]:
+        hot_plug.take(vm, gone)
+
+
+async def edit(cluster: Cluster, disk: Object | None) -> None:
+    def apply(vm: Object) -> None:
+        old = deepcopy(vm)
+        vm["spec"]["domain"]["devices"] = {"disks": [disk] if disk is not None else []}
+        running.note_edit(vm, old, has_guest=True)
+
+    await cluster.api.edit(VMS, "ns", "testvm", apply)
+
+
+def is_done(cluster: Cluster, expected: Object | None) -> bool:
+    has_content = expected is not None and (expected.get("device") != "cdrom" or "source" in expected)
+    attached = [name_of(each) for each in cluster.api.all(PODS) if "-volume-" in name_of(each) and pod_state.is_running(each)]
+    entries = hot_plug.entries(cluster.vm())
+    recorded = [dig(each, "hotplugVolume", "attachPodName") for each in entries]
+    return running.RUNNING not in cluster.vm()["status"] and attached == recorded and len(attached) == has_content
+
+
+async def begin(cluster: Cluster, before: Object | None) -> None:
+    modes = {"accessModes": ["ReadWriteMany"]}
+    for name, mode in (("data", "Filesystem"), ("other", "Filesystem"), ("block", "Block")):
+        await cluster.api.put(CLAIMS, {"metadata": {"name": name, "namespace": "ns"}, "spec": {**modes, "volumeMode": mode}})
+    vm = a_vm()
+    vm["metadata"]["uid"] = verbs.UID
+    vm["spec"]["domain"]["devices"] = {"disks": [DRIVE] if before is not None and before.get("device") == "cdrom" else []}
+    await cluster.api.put(VMS, vm)
+    await cluster.phase_is(phases.RUNNING)
+    await verbs.quiet(cluster)
+    await edit(cluster, before)
+    await cluster.until(lambda: is_done(cluster, before), "the state before")
+    await verbs.quiet(cluster)
+
+
+async def played(name: str, at: int | None, *, is_lost: bool = False) -> tuple[str, str] | None:
+    """Play a change, and kill virt-controller at this write; return the end and the pods, None if there are fewer writes."""
+    api, (before, after) = verbs.CutAPI(), CASES[name]
+    cluster = Cluster(api)
+    rest, done = Rest(cluster, api), partial(is_done, cluster, after)
+    async with asyncio.TaskGroup() as tasks:
+        playing = tasks.create_task(rest.play())
+        async with working(api, "--no-leader-elect"):
+            await begin(cluster, before)
+            api.at, api.is_lost = at, is_lost
+            await edit(cluster, after)
+            await cluster.until(lambda: api.killed.is_set() or done(), name)
+            if not api.killed.is_set():
+                await verbs.quiet(cluster)
+        if api.killed.is_set():
+            api.begin_again()
+            async with working(api, "--no-leader-elect"):
+                await cluster.until(api.is_watched, "the next virt-controller")
+                await cluster.until(done, name)
+                await verbs.quiet(cluster)
+        elif at is not None:
+            playing.cancel()
+            return None
+        playing.cancel()
+    state, pods = (SUFFIX.sub("-volume", each) for each in (rest.state(), " ".join(api.pods.values())))
+    return state, pods
+
+
+@pytest.mark.sample(6, "cuts of virt-controller at disks")
+@pytest.mark.parametrize("is_lost", [True, False], ids=["lost", "unanswered"])
+@pytest.mark.parametrize("name", CASES)
+async def test_next_virt_controller_finishes_a_change(name: str, *, is_lost: bool) -> None:
+    expected = await played(name, None)
+    step = 0
+    while (found := await played(name, step, is_lost=is_lost)) is not None:
+        assert found == expected, step
+        step += 1
+    assert step >= 2
