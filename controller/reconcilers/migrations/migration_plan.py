@@ -439,7 +439,7 @@ def _report_lost(seen: Observed) -> tuple[Action, ...] | None:
 def _source_ended(seen: Observed) -> tuple[Action, ...]:
     """Return actions after the source pod ended: release the guest if the pod says that it migrated, else wait and then fail."""
     name = dig_migration(seen.migration, "status", "sourcePod")
-    how = pod_state.end_of(seen.source).message if seen.source is not None else "it was deleted"
+    how = _how_it_ended(seen.source, seen.evidence)
     if how.startswith(pod_state.MIGRATED):
         status = departure.released(seen.migration, departure.BY_POD, f"source pod {name} ended: {how}", seen.now)
         return (WriteStatus(status),)
@@ -453,6 +453,14 @@ def _source_ended(seen: Observed) -> tuple[Action, ...]:
     return _finish(seen, phases.FAILED, "SourcePodEnded", message)
 
 
+def _how_it_ended(pod: Object | None, evidence: liveness.Evidence) -> str:
+    if pod is None:
+        return "it was deleted"
+    if liveness.verdict(pod, evidence) == liveness.FENCED:
+        return f"node {pod_state.node_of(pod)} is off, as a person states"
+    return pod_state.end_of(pod).message
+
+
 def _target_ended(seen: Observed) -> tuple[Action, ...] | None:
     may_run = liveness.may_run(seen.target, seen.evidence)
     if seen.target is not None and may_run and not is_deleting(seen.target):
@@ -462,7 +470,7 @@ def _target_ended(seen: Observed) -> tuple[Action, ...] | None:
         if phases.phase_of(seen.migration) not in _OURS:
             return None
         return _fail_attempt(seen, migration_attempts.TARGET_POD_DELETED, f"target pod {name} is being deleted")
-    how = pod_state.end_of(seen.target).message if seen.target is not None else "it was deleted"
+    how = _how_it_ended(seen.target, seen.evidence)
     return _fail_attempt(seen, migration_attempts.TARGET_POD_ENDED, f"target pod {name} ended: {how}")
 
 

@@ -20,6 +20,8 @@ from controller.reconcilers.migrations.migration_plan import (
     plan,
 )
 from controller.reconcilers.migrations.migration_queue import Turn
+from controller.reconcilers.nodes.node_reports import Unreachable
+from controller.reconcilers.pods.liveness import Evidence
 from controller.reconcilers.settings import MigrationLimits, Settings, Times
 from tests.unit.controller.reconcilers.builders import UID, a_migration, a_pod, a_vm, an_attempt
 
@@ -409,6 +411,14 @@ def test_silent_end_of_the_source_is_awaited_then_reported(source: dict[str, Any
     for waited in (LAST_WORDS_SECONDS, LAST_WORDS_SECONDS + 1):
         late = plan(seen(later, source=source, now=NOW + timedelta(seconds=waited)))
         assert told(late) == ("Failed", "False", "SourcePodEnded", message)
+
+
+def test_a_source_on_a_fenced_node_has_ended() -> None:
+    off = frozenset({"node1"})
+    write, _ = plan(seen(a_migration(phase="Running", **SIDES), evidence=Evidence(Unreachable(whole=off, off=off))))
+    assert isinstance(write, WriteStatus)
+    found = condition(write.status["conditions"], departure.RELEASED) or {}
+    assert found["message"] == f"source pod {SOURCE} ended: node node1 is off, as a person states"
 
 
 def test_release_by_a_pod_quotes_its_last_message() -> None:
