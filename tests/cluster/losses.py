@@ -43,6 +43,19 @@ def without_kubelet(system: Kubectl, node: layout.Node, *pods: Object) -> Iterat
             system("rollout", "status", each, "--timeout=300s", timeout=310)
 
 
+@contextmanager
+def without_power(system: Kubectl, node: layout.Node) -> Iterator[None]:
+    """After the block, in which a test kills the node, start and unfence it."""
+    try:
+        yield
+    finally:
+        nodes.start(node)
+        system.api.ready("node", node.name, timeout=120)
+        system("virt", "unfence", node.name)
+        for each in ("daemonset/virt-handler", "deployment/virt-api", "deployment/virt-controller"):
+            system("rollout", "status", each, "--timeout=300s", timeout=310)
+
+
 def handler_of(system: Kubectl, node: layout.Node) -> Object:
     (handler,) = system.api.list("pods", field_selector=f"spec.nodeName={node.name}", label_selector="kubevirt.io=virt-handler")
     return handler

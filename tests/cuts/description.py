@@ -8,12 +8,16 @@ from enum import Enum
 from types import MappingProxyType
 from typing import Final, Literal
 
-Operation = Literal["migration", "drain", "upgrade"]
-OPERATIONS: Final[tuple[Operation, ...]] = ("migration", "drain", "upgrade")
+Operation = Literal["migration", "drain", "upgrade", "loss"]
+OPERATIONS: Final[tuple[Operation, ...]] = ("migration", "drain", "upgrade", "loss")
 
 OFF_SECONDS: Final = 12.0
 KUBELET_SECONDS: Final = 8.0
 """A kubelet's absence; in production its supervisor restarts it."""
+
+LOSS_SECONDS: Final = 75.0
+"""A lost node's absence: a fence agent proves after 60 s that the node is off."""
+STOPPED_SECONDS: Final = 120.0
 
 END_SECONDS: Final = 240.0
 """To the end of a Migration, drain or upgrade; longer ones count as hung."""
@@ -37,6 +41,8 @@ class Expected(Enum):
     MOVES = "it moves"
     MOVES_OR_STAYS = "it moves, or the Migration fails and it stays"
     RESTARTS = "the cut may end the guest itself, which restarts from its disk"
+    ELSEWHERE = "the guest restarts on another node, before its node returns"
+    STAYS = "the guest runs on, and no node is fenced"
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +81,19 @@ CUTS: Final = (
     Cut("nodes-apart", f"the nodes do not reach each other for {OFF_SECONDS:.0f} s; both reach kube-apiserver"),
     Cut("source-off", f"no network for {OFF_SECONDS:.0f} s"),
     Cut("target-off", f"no network for {OFF_SECONDS:.0f} s"),
+    Cut("power", "the kubelet, virt-handler and all guests of the node: SIGKILL"),
+    Cut("off", "the node has no network"),
+    Cut("from-api", "the node and kube-apiserver do not reach each other"),
+    Cut("sends-nothing", "packets from the node are lost"),
+    Cut("hears-nothing", "packets to the node are lost"),
+    Cut("all", "the node has no network, and virt-api does not reach etcd"),
+    Cut("frozen", "all processes of the node: SIGSTOP, later SIGCONT"),
+    Cut("from-peers", "the nodes do not reach each other; both reach kube-apiserver"),
+    Cut("from-storage", "the node does not reach the iSCSI target with the guest's disk"),
+    Cut("etcd-from-api", "virt-api does not reach etcd"),
+    Cut("established", "packets of the node's connections from before the cut are lost"),
+    Cut("handler-stopped", f"virt-handler: SIGSTOP, SIGCONT after {STOPPED_SECONDS:.0f} s"),
+    Cut("clock-jumps", "virt-handler's Lease has times an hour ahead or behind, by turns"),
 )
 
 STEPS: Final = (
@@ -102,10 +121,16 @@ STEPS: Final = (
         "kubectl rollout restart restarts virt-api, virt-controller and virt-handler while a guest's memory moves",
     ),
     Step("upgrade", "middle", "the first virt-handler has been replaced"),
+    Step("loss", "no-proof", "the guest runs; the fence agent gets no answer from the board"),
+    Step("loss", "agent", "the guest runs; the fence agent's board switches the node off when it is asked"),
+    Step("loss", "person", "the guest runs; a person calls `kubectl virt fence` once the machine is Unknown"),
+    Step("loss", "starting", "the machine's pod was just assigned to the node; with a fence agent"),
+    Step("loss", "source", "a live migration's memory moves away from the node; with a fence agent"),
+    Step("loss", "target", "a live migration's memory moves to the node; with a fence agent"),
 )
 
 _OF_MIGRATIONS: Final = tuple(each.name for each in STEPS if each.operation == "migration")
-_EVERYWHERE: Final = tuple((each.operation, each.name) for each in STEPS)
+_EVERYWHERE: Final = tuple((each.operation, each.name) for each in STEPS if each.operation != "loss")
 
 
 def _at(*steps: str, operation: Operation = "migration") -> tuple[tuple[str, str], ...]:
@@ -136,6 +161,19 @@ APPLIES: Final[Mapping[str, tuple[tuple[str, str], ...]]] = MappingProxyType(
         "nodes-apart": _at(*_OF_MIGRATIONS) + _at("middle", operation="drain"),
         "source-off": _at("Running", "hand-over") + _at("middle", operation="drain"),
         "target-off": _at("Running", "hand-over") + _at("middle", operation="drain"),
+        "power": _at("no-proof", "agent", "person", "starting", "source", "target", operation="loss"),
+        "off": _at("no-proof", "agent", "starting", "source", "target", operation="loss"),
+        "from-api": _at("no-proof", "agent", operation="loss"),
+        "sends-nothing": _at("no-proof", "agent", operation="loss"),
+        "hears-nothing": _at("no-proof", "agent", operation="loss"),
+        "all": _at("no-proof", "agent", operation="loss"),
+        "frozen": _at("no-proof", "agent", operation="loss"),
+        "from-peers": _at("agent", operation="loss"),
+        "from-storage": _at("agent", operation="loss"),
+        "etcd-from-api": _at("agent", operation="loss"),
+        "established": _at("agent", operation="loss"),
+        "handler-stopped": _at("agent", operation="loss"),
+        "clock-jumps": _at("agent", operation="loss"),
     }
 )
 """Steps at which a cut makes sense: its process has started."""
@@ -151,20 +189,34 @@ WORST: Final = (
     "migration.controller.Running",
     "migration.libvirtd-source.Running",
     "migration.libvirtd-target.Running",
+    "loss.off.no-proof",
+    "loss.off.agent",
 )
 """The cases of ``make test``. The first one cuts nothing, which sets the strictest limits."""
 
 _ENDS_THE_GUEST: Final = frozenset({"launcher-target", "qemu-target", "pod-target"})
+_UNREACHABLE: Final = frozenset({"power", "off", "from-api", "sends-nothing", "hears-nothing", "all", "frozen"})
+"""The node's kubelet and virt-handler cannot report."""
 _MAY_FAIL_THE_MOVE: Final = _ENDS_THE_GUEST | {"nodes-apart", "source-off", "target-off"}
 """Cuts of the target or the way to it. Any other component restarts, and the migration continues or gets another attempt."""
 
 
 def expected(cut: str, step: Step) -> Expected:
+    if step.operation == "loss":
+        return _expected_of_loss(cut, step.name)
     if step.name in ("hand-over", "Succeeded") and cut in _ENDS_THE_GUEST:
         return Expected.RESTARTS
     if cut in _MAY_FAIL_THE_MOVE:
         return Expected.MOVES_OR_STAYS
     return Expected.MOVES
+
+
+def _expected_of_loss(cut: str, step: str) -> Expected:
+    if step == "target":
+        return Expected.MOVES_OR_STAYS
+    if step == "no-proof":
+        return Expected.RESTARTS if cut == "power" else Expected.STAYS
+    return Expected.ELSEWHERE if cut in _UNREACHABLE else Expected.STAYS
 
 
 def cases() -> Iterator[Case]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, Final
 
 from tests.cluster.kube import Kubectl, console
@@ -14,11 +15,14 @@ from tests.cuts import client
 from tests.cuts.cutting import Place
 from tests.cuts.reading import Reader, until
 from tests.cuts.watching import SECTORS, Disk, Watch, Watched, qemus
+from tests.host.launcher.servers import IscsiTarget
 from tests.testbed import layout
 
 MOVER: Final = "mover"
 """The guest that answers the Service's client."""
 OTHER: Final = "other"
+STORED: Final = "stored"
+"""The guest with a disk of an iSCSI target."""
 BANDWIDTH: Final = {MOVER: "20Mi", OTHER: "5Mi"}
 """The memory phase is long enough to cut, and one of two guests arrives first."""
 FINAL: Final = frozenset({"Succeeded", "Failed", "Cancelled"})
@@ -73,14 +77,20 @@ class Guests:
     def watched(self, guest: str) -> Watched:
         return self._watch.guests[guest]
 
+    def is_started(self, guest: str) -> bool:
+        return guest in self._watch.guests
+
+    def start_on(self, guest: str, unit: Path, target: IscsiTarget) -> None:
+        """Start a guest on this target's first unit, which is the file ``unit``."""
+        source = {"targetPortal": target.portal, "iqn": target.iqn, "lun": 1}
+        self.kubectl.apply(_machine(guest, {"name": "data", "type": "ISCSI", "source": source}))
+        self._watch.guests[guest] = Watched(self._known_as(guest), Disk(unit))
+
     def start(self, guest: str) -> None:
-        machine = with_disks(linux_vm(guest, evictionStrategy="LiveMigrate"), claim_disk(guest))
-        machine["metadata"]["labels"] = {"app": guest, "cut": guest}
-        machine["spec"]["domain"]["devices"]["graphics"] = []
         self.kubectl.apply(shared_claim(guest), blank_disk(guest))
         self.kubectl("wait", "job", f"make-{guest}", "--for=condition=Complete", f"--timeout={START_SECONDS}s", timeout=START_SECONDS + 10)
         volume = self.kubectl.json("get", "pvc", guest)["spec"]["volumeName"]
-        self.kubectl.apply(machine)
+        self.kubectl.apply(_machine(guest, claim_disk(guest)))
         disk = Disk(layout.shared_volumes() / volume / "disk.img")
         self._watch.guests[guest] = Watched(self._known_as(guest), disk)
 
@@ -123,6 +133,13 @@ class Guests:
 
     def _known_as(self, guest: str) -> str:
         return f"{self.kubectl.namespace}_{guest}"
+
+
+def _machine(guest: str, disk: dict[str, Any]) -> dict[str, Any]:
+    machine = with_disks(linux_vm(guest, evictionStrategy="LiveMigrate"), disk)
+    machine["metadata"]["labels"] = {"app": guest, "cut": guest}
+    machine["spec"]["domain"]["devices"]["graphics"] = []
+    return machine
 
 
 def _grown(disk: Disk) -> int:

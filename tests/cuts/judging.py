@@ -69,10 +69,12 @@ class Seen:
     """The client got answers at the end."""
     is_undisturbed: bool = False
     repeated: int = 0
+    further: Sequence[str] = field(default=())
+    """Other faults."""
 
 
 def faults(seen: Seen) -> list[str]:
-    found = [f"missed: {seen.step_seen}"] if seen.step_seen else []
+    found = [*([f"missed: {seen.step_seen}"] if seen.step_seen else []), *seen.further]
     if seen.operation_seconds is None:
         found.append("hung: the operation was not over in time")
     for each in seen.guests:
@@ -93,7 +95,7 @@ def _of_guest(guest: Guest, seen: Seen) -> Iterator[str]:
         yield "hung: it does not count any more"
     if guest.phase and guest.seconds is None:
         yield f"hung: its Migration is still {guest.phase}"
-    if guest.boots > 1 and seen.expected is not Expected.RESTARTS:
+    if guest.boots > 1 and seen.expected not in (Expected.RESTARTS, Expected.ELSEWHERE):
         yield "restarted"
     if guest.phase and guest.phase != "Succeeded" and seen.expected is Expected.MOVES:
         yield f"did not move: its Migration is {guest.phase} ({guest.message})"

@@ -34,7 +34,7 @@ def _text(seen: Seen) -> str:
     words = []
     for phase in sorted({each.phase for each in seen.guests}, reverse=True):
         count = sum(each.phase == phase for each in seen.guests)
-        words.append(phase if len(seen.guests) == 1 else f"{count} {phase}")
+        words += [phase if len(seen.guests) == 1 else f"{count} {phase}"] if phase else []
     attempts = max(each.attempts for each in seen.guests)
     told = ", ".join(words)
     if attempts > 1:
@@ -46,7 +46,7 @@ def _text(seen: Seen) -> str:
     when = "hung" if seen.operation_seconds is None else f"{seen.operation_seconds:.0f} s"
     stop = max(judging.longest_stop(each.samples, seen.cut_at) for each in seen.guests)
     silence = judging.longest_silence(seen.answers, seen.cut_at, seen.over)
-    return f"{told} {when}; {stop:.1f}/{silence:.1f}"
+    return f"{told.removeprefix(', ')} {when}; {stop:.1f}/{silence:.1f}".lstrip()
 
 
 def write(found: Outcome, directory: Path = DIRECTORY) -> None:

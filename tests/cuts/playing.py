@@ -7,6 +7,7 @@ import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -14,11 +15,12 @@ from typing import Any, Final
 from tests.cluster.conftest import RESTRICTED
 from tests.cluster.kube import Kubectl
 from tests.cluster.serving import a_service
-from tests.cuts import cutting
+from tests.cuts import cutting, losing
 from tests.cuts.cutting import Cuts
 from tests.cuts.description import END_SECONDS, Case
 from tests.cuts.guests import FINAL, MOVER, OTHER, QUIET_SAMPLES, Guests, policies
 from tests.cuts.judging import Guest, Seen
+from tests.cuts.loss_playing import LossPlayer
 from tests.cuts.reading import Late, Reader, until
 from tests.cuts.steps import RESTARTED, Reached, Steps, drain
 from tests.cuts.watching import Answers, Watch, asking
@@ -37,7 +39,7 @@ DRAINS: Final = 6
 
 
 class Player:
-    def __init__(self, kubectl: Kubectl, reader: Reader, watch: Watch, answers: Answers) -> None:
+    def __init__(self, kubectl: Kubectl, reader: Reader, watch: Watch, answers: Answers, held: ExitStack) -> None:
         system = Kubectl(kubectl.kubeconfig, release.NAMESPACE, kubectl.binary)
         self._kubectl = kubectl
         self._system = system
@@ -46,6 +48,8 @@ class Player:
         self._steps = Steps(self._guests, self._cuts, system)
         self._watch = watch
         self._answers = answers
+        self._held = held
+        self._losses: LossPlayer | None = None
 
     def prepare(self, *guests: str) -> None:
         until(self._cuts.recovered, seconds=240, what="all parts are ready", period=0.3)
@@ -59,13 +63,35 @@ class Player:
                 raise Late(f"{guest} does not count: {self._guests.status(guest)}")
 
     def play(self, case: Case) -> Seen:
-        guests = (MOVER, OTHER) if case.step.operation == "drain" else (MOVER,)
-        self.prepare(*guests)
+        return self._play_loss(case) if case.step.operation == "loss" else self._play(case)
+
+    def _play_loss(self, case: Case) -> Seen:
+        if self._losses is None:
+            self._losses = LossPlayer(self._kubectl, self._system, self._guests, self._steps, self._answers, self._held)
+        guest = self._losses.guest_of(case)
+        self.prepare(guest)
+        self._observe(guest)
+        seen = self._losses.play(case, guest, self._guests.watched(guest).disk.newest())
+        is_answered = guest != MOVER or self._is_answered()
+        self._check_sight(guest)
+        return replace(seen, is_answered=is_answered, over=time.monotonic())
+
+    def _observe(self, *guests: str) -> None:
         self._watch.forget()
-        first = {each: self._guests.watched(each).disk.newest() for each in guests}
         until(
             lambda: all(len(self._guests.watched(each).samples) > QUIET_SAMPLES for each in guests), seconds=30, what="looks at the guests"
         )
+
+    def _check_sight(self, *guests: str) -> None:
+        for each in guests:
+            if time.monotonic() - self._guests.watched(each).samples[-1].at > BLIND_SECONDS:
+                raise Late(f"nobody looks at {each} any more: {self._watch.fault or 'the thread ended'}")
+
+    def _play(self, case: Case) -> Seen:
+        guests = (MOVER, OTHER) if case.step.operation == "drain" else (MOVER,)
+        self.prepare(*guests)
+        first = {each: self._guests.watched(each).disk.newest() for each in guests}
+        self._observe(*guests)
         begun = time.monotonic()
         with ExitStack() as mending:
             mending.callback(self._uncordon)
@@ -78,9 +104,7 @@ class Player:
         counts = {each: self._guests.count_on(each, seconds=COUNT_SECONDS, on_console=True) for each in guests}
         is_answered = self._is_answered()
         over = time.monotonic()
-        for each in guests:
-            if over - self._guests.watched(each).samples[-1].at > BLIND_SECONDS:
-                raise Late(f"nobody looks at {each} any more: {self._watch.fault or 'the thread ended'}")
+        self._check_sight(*guests)
         return Seen(
             expected=case.expected,
             cut_at=cut_at,
@@ -186,6 +210,7 @@ class Player:
 def playing(kubeconfig: Path) -> Iterator[Player]:
     kubectl = Kubectl(kubeconfig, f"cuts-{secrets.token_hex(3)}", str(build.program("kubernetes", "kubectl")))
     cutting.heal()
+    losing.heal()
     kubectl("uncordon", *(each.name for each in layout.NODES))
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": kubectl.namespace, "labels": RESTRICTED}}
     kubectl.create(namespace)
@@ -194,10 +219,16 @@ def playing(kubeconfig: Path) -> Iterator[Player]:
         kubectl.apply(*made)
         kubectl.apply(a_service(MOVER, MOVER))
         address = str(kubectl.json("get", "service", MOVER)["spec"]["clusterIP"])
-        with closing(Reader(kubectl.kubeconfig)) as reader, Watch() as watch, asking(layout.NODES[0], address) as answers:
-            yield Player(kubectl, reader, watch, answers)
+        with (
+            closing(Reader(kubectl.kubeconfig)) as reader,
+            Watch() as watch,
+            asking(layout.NODES[0], address) as answers,
+            ExitStack() as held,
+        ):
+            yield Player(kubectl, reader, watch, answers, held)
     finally:
         cutting.heal()
+        losing.heal()
         names = [each["metadata"]["name"] for each in made]
         kubectl.try_run("delete", "migrationpolicies", *names, "--ignore-not-found", timeout=90)
         kubectl.try_run("delete", "namespace", kubectl.namespace, "--ignore-not-found", "--timeout=150s", timeout=160)

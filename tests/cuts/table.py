@@ -3,9 +3,10 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import Final
 
-from tests.cuts.description import CUTS, END_SECONDS, OPERATIONS, cases, cuts, steps
+from tests.cuts.description import CUTS, END_SECONDS, LOSS_SECONDS, OPERATIONS, cases, cuts, steps
 from tests.cuts.judging import PASSING_SECONDS, WINDOW_SECONDS
 from tests.cuts.outcomes import Outcome
 from tests.testbed import layout
@@ -14,11 +15,15 @@ DOCUMENT: Final = layout.REPOSITORY / "docs" / "faults.md"
 NOT_RUN: Final = "not run"
 NOTHING: Final = "–"
 
+LOSS: Final = "loss"
+KINDS: Final = (False, True)
+_RUN: Final = re.compile(r"Last run .*\.$", re.MULTILINE)
 _SUCCEEDED: Final = re.compile(r"(?:\d+ )?Succeeded(?:, (?=[a-z])| (?=[\d(]))")
 HEAD: Final = """\
-# Faults during migrations, drains and upgrades
+# Faults during migrations, drains, upgrades and losses
 
-`make test-faults` cuts one process or link of the test cluster at one step of a live migration, drain or upgrade, and writes this page.
+`make test-faults` cuts one process or link of the test cluster at one step of a live migration, drain or upgrade, or loses a node,
+and writes this page.
 {made}
 
 The guest counts up to five times per second: it writes each number to its disk with fsync, then to its console. A client on node1
@@ -40,10 +45,21 @@ The machine has two cores and emulates the guests' processors. `{nothing}`: noth
 """
 
 
-def written(outcomes: Mapping[str, Outcome], before: Mapping[str, str], date: str) -> str:
+LOSS_HEAD: Final = """\
+A node and its guest are lost for {loss:.0f} s, or until the guest runs elsewhere: rows are kinds of loss, columns the proof that the node
+is off and the moment. {made}
+
+A cell has the seconds from the loss until the guest runs on the other node, if it restarts; else until it runs after the loss. It must not
+restart, and the agent must not be asked, where a row leaves the node's kubelet or virt-handler a way to report.
+"""
+
+
+def written(outcomes: Mapping[str, Outcome], before: Mapping[str, str], date: str, made: Mapping[bool, str] = MappingProxyType({})) -> str:
+    """Return the document. ``before``: texts of cells without an outcome; ``made``: by :func:`is_loss`, the line about an earlier run."""
     texts = {**before, **{name: _shown(each) for name, each in outcomes.items()}}
     there = {each.name for each in cases()}
-    parts = [_head(_made(outcomes.values(), date))]
+    runs = {kind: _made((each for name, each in outcomes.items() if is_loss(name) is kind), date) or made.get(kind, "") for kind in KINDS}
+    parts = [_head(runs[False])]
     for operation in OPERATIONS:
         columns = steps(operation)
         lines = [["", *(each.name for each in columns)], ["---"] * (len(columns) + 1)]
@@ -52,7 +68,8 @@ def written(outcomes: Mapping[str, Outcome], before: Mapping[str, str], date: st
             lines.append([cut.name, *(texts.get(name, NOT_RUN) if name in there else NOTHING for name in names)])
         table = "".join(f"| {' | '.join(line)} |\n" for line in lines)
         when = "".join(f"- **{each.name}**: {each.when}.\n" for each in columns)
-        parts.append(f"## {operation.capitalize()}\n\n{table}\n{when}")
+        intro = f"{LOSS_HEAD.format(loss=LOSS_SECONDS, made=runs[True])}\n" if operation == LOSS else ""
+        parts.append(f"## {operation.capitalize()}\n\n{intro}{table}\n{when}")
     alike: dict[str, list[str]] = {}
     for each in CUTS:
         alike.setdefault(each.what, []).append(f"**{each.name}**")
@@ -62,6 +79,17 @@ def written(outcomes: Mapping[str, Outcome], before: Mapping[str, str], date: st
 
 def _head(made: str) -> str:
     return HEAD.format(made=made, window=WINDOW_SECONDS, end=END_SECONDS, passing=PASSING_SECONDS, nothing=NOTHING)
+
+
+def is_loss(case: str) -> bool:
+    return case.startswith(f"{LOSS}.")
+
+
+def runs_of(document: str) -> dict[bool, str]:
+    """Return the document's lines about runs: of losses, and of the other cases."""
+    before, _, after = document.partition(f"\n## {LOSS.capitalize()}\n")
+    found = {kind: _RUN.search(text) for kind, text in ((False, before), (True, after))}
+    return {kind: match.group(0) for kind, match in found.items() if match}
 
 
 def read(document: str) -> dict[str, str]:
@@ -86,8 +114,8 @@ def axes(document: str) -> dict[str, tuple[list[str], list[str]]]:
 
 
 def write(outcomes: Mapping[str, Outcome], date: str) -> None:
-    before = read(DOCUMENT.read_text()) if DOCUMENT.exists() else {}
-    DOCUMENT.write_text(written(outcomes, before, date))
+    document = DOCUMENT.read_text() if DOCUMENT.exists() else ""
+    DOCUMENT.write_text(written(outcomes, read(document), date, runs_of(document)))
 
 
 def _made(outcomes: Iterable[Outcome], date: str) -> str:

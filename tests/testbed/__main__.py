@@ -6,7 +6,20 @@ import shutil
 import sys
 from collections.abc import Callable
 
-from tests.testbed import bill, cluster, demo, images, layout, packages, processes, progress, project_images, release, virtual_environment
+from tests.testbed import (
+    bill,
+    cluster,
+    demo,
+    images,
+    layout,
+    nodes,
+    packages,
+    processes,
+    progress,
+    project_images,
+    release,
+    virtual_environment,
+)
 
 
 def _up(_: list[str]) -> int:
@@ -30,6 +43,14 @@ def _load_images(names: list[str]) -> int:
         _install([])  # new code may need the new chart
         with progress.step(f"Restart what runs {', '.join(changed)}"):
             release.restart(changed)
+    return 0
+
+
+def _kill_node(names: list[str]) -> int:
+    known = {each.name: each for each in layout.NODES}
+    if len(names) != 1 or names[0] not in known:
+        raise progress.StepFailed(f"name one of {', '.join(known)}")
+    nodes.kill(known[names[0]])
     return 0
 
 
@@ -107,6 +128,7 @@ COMMANDS: dict[str, tuple[Callable[[list[str]], int], str, str]] = {
     "up": (_up, "", "bring the cluster up; what runs stays"),
     "down": (_down, "", "remove it, and everything that it made"),
     "status": (_status, "", "say what runs; fails unless all of it does"),
+    "kill-node": (_kill_node, "NODE", "end all processes of a node at once, as a power cut does; `up` starts it again"),
     "demo": (_demo, "", "a cluster, the chart, a virtual machine, and what to type next"),
     "prepare": (_prepare, "", "build all programs and images that demo needs, and start nothing"),
     "demo-down": (_undo, "", "take away what demo made"),

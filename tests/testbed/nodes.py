@@ -58,6 +58,19 @@ def start_namespaces(node: layout.Node) -> None:
     _wait(node, "its first process", lambda: _is_prepared(node), _holder(node))
 
 
+def kill(node: layout.Node) -> None:
+    """End all processes of the node at once: those of its namespace end with its first one."""
+    processes.end([_holder(node)])
+
+
+def start(node: layout.Node) -> None:
+    """Start a node that :func:`kill` ended."""
+    start_namespaces(node)
+    start_containerd(node)
+    start_kubelet(node)
+    start_network_policies(node)
+
+
 def _first_program() -> pathlib.Path:
     """Return a copy of the first process's program, named by its digest.
 

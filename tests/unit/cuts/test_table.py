@@ -68,6 +68,25 @@ def test_cells_are_chosen_by_words_in_their_names() -> None:
 
 def test_only_cuts_of_the_guest_itself_may_restart_it() -> None:
     anew = {each.name for each in cases() if each.expected is Expected.RESTARTS}
-    assert anew == {
+    assert {each for each in anew if not table.is_loss(each)} == {
         f"migration.{cut}.{step}" for cut in ("launcher-target", "qemu-target", "pod-target") for step in ("hand-over", "Succeeded")
     }
+
+
+def test_a_node_that_reports_keeps_its_guest() -> None:
+    expected = {each.name: each.expected for each in cases() if table.is_loss(each.name)}
+    assert {name for name, each in expected.items() if each is Expected.RESTARTS} == {"loss.power.no-proof"}
+    for cut in ("from-peers", "from-storage", "etcd-from-api", "established", "handler-stopped", "clock-jumps"):
+        assert expected[f"loss.{cut}.agent"] is Expected.STAYS
+    assert expected["loss.frozen.no-proof"] is Expected.STAYS
+    assert expected["loss.off.agent"] is Expected.ELSEWHERE
+
+
+def test_runs_of_losses_and_of_other_cases_are_told_apart() -> None:
+    lost = Outcome("loss.off.agent", "the guest restarted 70 s; 90.0/95.0", (), "def5678", 70.0)
+    document = table.written({NAME: outcome()}, {}, "2030-01-02")
+    later = table.written({lost.case: lost}, table.read(document), "2030-02-03", table.runs_of(document))
+    assert "Last run 2030-01-02, at abc1234 (1 cases)." in later
+    assert "Last run 2030-02-03, at def5678 (1 cases)." in later
+    assert table.read(later) == {NAME: "20; 0.8/1.2", lost.case: "the guest restarted 70; 90.0/95.0"}
+    assert table.runs_of(later)[True].startswith("Last run 2030-02-03")
