@@ -41,7 +41,7 @@ def efi(specification: Mapping[str, Any], uid: str, ovmf: PurePosixPath = OVMF) 
 
 
 def tpm_state(specification: Mapping[str, Any], uid: str) -> PurePosixPath | None:
-    """Return the claim's directory for the TPM's state; None: it is not persistent."""
+    """Return the TPM state's path in the pod, below that of :func:`state`; None: it is not persistent."""
     defaulted = tpm.defaulted(specification)
     return state(specification, uid) / "tpm" if defaulted is not None and defaulted["persistent"] else None
 
