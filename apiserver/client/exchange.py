@@ -93,7 +93,7 @@ class Connection(asyncio.BufferedProtocol):
         return tls.getpeercert() or {} if tls is not None else {}
 
     async def secure(self, tls: ssl.SSLContext, server_name: str) -> None:
-        """Start TLS; raises OSError."""
+        """Do the TLS handshake; raises OSError."""
         plain = self._transport
         if plain is None:
             raise ConnectionResetError(errno.ECONNRESET, "the server closed the connection")

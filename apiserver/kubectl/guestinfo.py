@@ -25,7 +25,7 @@ _BYTES: Final = frozenset({"totalBytes", "usedBytes"})
 
 
 async def show(access: Access, name: str, output: str) -> str:
-    """Return a guest's information in a format: ``table``, ``wide`` (with applications), ``json`` or ``yaml``."""
+    """Return a guest's information as ``table``, ``wide`` (with applications), ``json`` or ``yaml``. Raises Failure."""
     doing = f"read the guest's information of virtual machine {access.namespace}/{name}"
     answer = await verbs.request(access, "GET", VIRTUAL_MACHINES.path(access.namespace, name, guestinfo.NAME), doing)
     return printed(answer, output)
