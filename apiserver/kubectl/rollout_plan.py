@@ -40,26 +40,19 @@ def progress(replica_set: Object, revision: int = 0) -> Progress:
         raise Failure(f"error: desired revision ({revision}) is different from the running revision ({newest})")
     if int(status.get("observedGeneration") or 0) < generation_of(replica_set):
         return Progress(f"Waiting for {KIND} spec update to be observed...")
-    is_settled = condition(status.get("conditions"), replica_sets.RECONCILING) is None
-    if not has_ordinals:
-        return _success(replica_set) if is_settled else _waiting(replica_set)
     lowest, updated = revisions.partition(replica_set), int(status.get("updatedReplicas") or 0)
-    concerned = len([each for each in ordinals.wanted(replica_set) if each >= lowest])
-    if lowest and is_settled and updated >= concerned:
+    concerned = len([each for each in ordinals.wanted(replica_set) if each >= lowest]) if has_ordinals else 0
+    is_settled = condition(status.get("conditions"), replica_sets.RECONCILING) is None
+    if not is_settled or updated < concerned:  # without a partition, the condition has the count
+        return _waiting(replica_set, *([f"{updated} out of {concerned} machines have been updated"] if lowest or is_settled else []))
+    if lowest:
         return Progress(f"partitioned roll out complete: {concerned} machines have been updated", done=True)
-    if not lowest and status.get("currentRevision") == status.get("updateRevision"):
-        return _success(replica_set)
-    counts = [] if not lowest and not is_settled else [f"{updated} out of {concerned} machines have been updated"]
-    return _waiting(replica_set, *counts)  # the condition has the other count
+    return Progress(f'{KIND} "{name_of(replica_set)}" successfully rolled out', done=True)
 
 
 def newest_number(replica_set: Object) -> int:
     """Return the number of the template's revision; 0 without revisions."""
     return max((int(each["revision"]) for each in revisions.of_set(replica_set)), default=0)
-
-
-def _success(replica_set: Object) -> Progress:
-    return Progress(f'{KIND} "{name_of(replica_set)}" successfully rolled out', done=True)
 
 
 def _waiting(replica_set: Object, *counts: str) -> Progress:

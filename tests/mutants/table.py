@@ -154,6 +154,10 @@ MODULES: Final = (
         )
         for each in ("replica_set_plan", "replica_set_status", "membership", "finished", "readiness", "scale_down")
     ),
+    _module(
+        "controller/reconcilers/replica_sets/rollout_plan.py",
+        "controller/reconcilers/replica_sets/test_rollout_plan.py",
+    ),
     _module("controller/reconcilers/pods/liveness.py", "controller/reconcilers/pods/test_liveness.py"),
     _module(
         "controller/reconcilers/pods/absences.py",

@@ -9,8 +9,8 @@ from typing import Any
 from apiserver.apis.meta import times
 from apiserver.apis.meta.objects import Object, generation_of, labels_of, name_of, new_condition, with_condition, without_condition
 from apiserver.apis.virt.kinds import dig_replica_set
-from apiserver.apis.virt.lifecycle import replica_sets, revisions, summary
-from controller.reconcilers.replica_sets import readiness
+from apiserver.apis.virt.lifecycle import ordinals, replica_sets, revisions, summary
+from controller.reconcilers.replica_sets import readiness, rollout_plan
 from controller.reconcilers.replica_sets.replica_set_plan import Plan, min_ready_seconds, wanted_replicas
 
 
@@ -57,18 +57,22 @@ def _back_off(plan: Plan) -> Failure | None:
 
 
 def _lack(replica_set: Object, plan: Plan, now: datetime) -> Failure | None:
-    """Return a failure with what the set waits for; None once all replicas are available or off as specified."""
+    """Return a failure with what the set waits for; None once all replicas are available or off.
+
+    With random names, machines are only off by their run strategy; a stopped one delays the set.
+    """
     seconds = min_ready_seconds(replica_set)
     available = [readiness.available_from(vm, seconds) for vm in plan.active]
     wanted = wanted_replicas(replica_set)
     unavailable = [vm for vm, each in zip(plan.active, available, strict=True) if each is None or each > now]
-    lacking = [vm for vm in unavailable if not readiness.is_off_as_specified(vm)]
+    is_off = rollout_plan.is_at_rest if ordinals.has_ordinals(replica_set) else readiness.is_off_as_specified
+    lacking = [vm for vm in unavailable if not is_off(vm)]
     settled = len(plan.active) - len(lacking)
     rolls = revisions.newest(replica_set) and revisions.strategy_of(replica_set) == revisions.ROLLING_UPDATE
     behind = wanted - plan.rollout.updated if rolls and not revisions.partition(replica_set) else 0
     if settled == len(plan.active) == wanted and not behind and not plan.rollout.restarting:
         return None
-    told = [f"{settled} of {wanted} machines are available{' or off as specified' if len(lacking) < len(unavailable) else ''}"]
+    told = [f"{settled} of {wanted} machines are available{' or off' if len(lacking) < len(unavailable) else ''}"]
     if behind:
         told.append(f"{plan.rollout.updated} have the newest template")
     if plan.rollout.restarting:

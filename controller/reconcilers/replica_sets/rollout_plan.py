@@ -57,6 +57,11 @@ def is_off(vm: Object) -> bool:
     return phases.phase_of(vm) not in phases.WITH_POD and not decision.on and not power.has_given_up(vm, decision)
 
 
+def is_at_rest(vm: Object) -> bool:
+    """Return whether a machine is off, and sound; also one that its user stopped."""
+    return not structure.of_virtual_machine(vm) and is_off(vm)
+
+
 def is_settled(vm: Object, now: datetime, min_ready_seconds: int) -> bool:
     """Return whether the machine is off, or available and not about to stop or restart."""
     since = readiness.available_from(vm, min_ready_seconds)

@@ -54,7 +54,7 @@ def partition(number: int) -> Object:
             Progress(f"{WAITING}1 out of 2 machines have been updated; 2 of 3 machines are available | ; db-3: ClaimNotFound..."),
         ),
         (a_set(DONE), ROLLED_OUT),
-        (a_set({**DONE, "conditions": [LACK]}), ROLLED_OUT),  # such as a machine that a user stopped
+        (a_set({**DONE, "conditions": [LACK]}), Progress(f"{WAITING}2 of 3 machines are available | ; db-3: ClaimNotFound...")),
         (a_set(updateStrategy=partition(3)), Progress("partitioned roll out complete: 1 machines have been updated", done=True)),
         (a_set(updateStrategy=partition(2)), Progress(f"{WAITING}1 out of 2 machines have been updated...")),
         (a_set({}, revisions=0, ordinals=None), ROLLED_OUT),

@@ -163,7 +163,7 @@ def test_reconciling_names_the_first_unavailable_machine() -> None:
     refused = {"type": "Ready", "status": "False", "reason": "FailedCreate", "message": "exceeded quota: pods"}
     machines = (a_machine("a"), a_machine("b", phase="Pending", conditions=[refused]), a_machine("c", phase="Stopped", ready=None))
     assert _lack(a_set(replicas=3), *machines[:2], a_machine("c")) == "2 of 3 machines are available; b: exceeded quota: pods"
-    assert _lack(a_set(replicas=3), *machines) == "2 of 3 machines are available or off as specified; b: exceeded quota: pods"
+    assert _lack(a_set(replicas=3), *machines) == "2 of 3 machines are available or off; b: exceeded quota: pods"
     assert _lack(a_set(replicas=1, minReadySeconds=10), a_machine("a", ready=5)) == "0 of 1 machines are available; a: Running"
 
 

@@ -10,6 +10,7 @@ from apiserver.apis.meta.objects import Object
 from controller.reconcilers.replica_sets import replica_set_plan
 from controller.reconcilers.replica_sets.replica_set_plan import Observed, Plan
 from controller.reconcilers.replica_sets.replica_set_status import status
+from controller.reconcilers.replica_sets.rollout_plan import Rollout
 from tests.unit.controller.reconcilers.replica_sets.builders import NOW, WEB, a_machine, a_set
 
 OLD, NEW = "aaaaaaaaaa", "bbbbbbbbbb"
@@ -43,6 +44,11 @@ def failed(ordinal: int, revision: str = OLD) -> Object:
     return made
 
 
+def waiting(ordinal: int, revision: str = OLD) -> Object:
+    """Return a machine that should start, and has no pod yet."""
+    return machine(ordinal, revision, phase="Pending", ready=None, node="", attempt=0, attempts=[])
+
+
 def stopping(ordinal: int, revision: str = OLD) -> Object:
     """Return a ready machine with a request to stop."""
     made = machine(ordinal, revision)
@@ -66,7 +72,14 @@ def rolling(**given: int) -> Object:
         pytest.param(a_pool(), [machine(0), machine(1), machine(2, NEW, ready=None)], (), id="waits-until-ready"),
         pytest.param(a_pool(), [machine(0), machine(1), machine(2, NEW, restarting=True)], (), id="waits-for-restart"),
         pytest.param(a_pool(minReadySeconds=90), [machine(0), machine(1), machine(2, NEW)], (1, 0), id="unavailable-ones-at-once"),
+        pytest.param(a_pool(minReadySeconds=60), [machine(0), machine(1), machine(2, NEW)], (1,), id="available-at-the-moment"),
+        pytest.param(a_pool(), [machine(0), machine(1), waiting(2, NEW)], (), id="waits-until-there-is-a-pod"),
         pytest.param(a_pool(), [machine(0), machine(2)], (), id="one-is-missing"),
+        pytest.param(a_pool(4, rolling(maxUnavailable=2)), [machine(0), machine(1), machine(2)], (2,), id="one-of-two-is-missing"),
+        pytest.param(
+            a_pool(4, rolling(maxUnavailable=3)), [machine(0), machine(1), machine(2), waiting(3, NEW)], (2, 1), id="one-of-three-waits"
+        ),
+        pytest.param(a_pool(4), [machine(0), machine(1), waiting(2, NEW), waiting(3, NEW)], (), id="more-than-allowed-wait"),
         pytest.param(a_pool(), [machine(0), machine(1, deleting=True), machine(2)], (), id="one-is-going"),
         pytest.param(a_pool(strategy=rolling(maxUnavailable=2)), [machine(0), machine(1), machine(2)], (2, 1), id="two-at-once"),
         pytest.param(a_pool(strategy=rolling(partition=2)), [machine(0), machine(1), machine(2, NEW)], (), id="partition"),
@@ -82,6 +95,7 @@ def rolling(**given: int) -> Object:
         pytest.param(a_pool(paused=True), [machine(0), machine(1), machine(2)], (), id="paused"),
         pytest.param(a_pool(deleting=True), [machine(0), machine(1), machine(2)], (), id="deletion"),
         pytest.param(a_pool(1), [machine(0), machine(1)], (0,), id="excess-ones-not"),
+        pytest.param(a_pool(2), [machine(0), machine(1), machine(2)], (1,), id="excess-ones-do-not-count"),
         pytest.param(a_set(replicas=1, ordinals={}), [machine(0)], (), id="without-revisions"),
     ],
 )
@@ -91,10 +105,27 @@ def test_update(replica_set: Object, machines: list[Object], update: tuple[int, 
     assert found.acts is bool(found.create or found.ordinals or found.delete or update)
 
 
+def test_without_revisions_nothing_is_updated() -> None:
+    assert plan(a_set(replicas=0, ordinals={})).rollout == Rollout() == Rollout((), updated=0, is_complete=False, restarting=0)
+
+
 def test_a_malformed_machine_is_left_alone() -> None:
     broken = machine(0)
     broken["status"]["attempts"] = [{"number": "x"}]
     assert plan(a_pool(1), broken).rollout.update == ()
+
+
+@pytest.mark.parametrize(
+    ("machines", "expected"),
+    [
+        ([machine(0), machine(1)], 0),
+        ([machine(0, restarting=True), stopping(1)], 2),
+        ([machine(0, restarting=True, ready=None), machine(1)], 0),
+        ([machine(0, ready=1), machine(1)], 0),
+    ],
+)
+def test_ready_machines_that_will_restart_are_counted(machines: list[Object], expected: int) -> None:
+    assert plan(a_pool(2, minReadySeconds=30), *machines).rollout.restarting == expected
 
 
 @pytest.mark.parametrize(
@@ -117,6 +148,15 @@ def test_the_status_tells_the_progress(machines: list[Object], current: str, upd
     reconciling = [each["message"] for each in told["conditions"] if each["type"] == "Reconciling"]
     assert bool(reconciling) is (current == OLD)
     assert any(f"{updated} have the newest template" in each for each in reconciling) is (updated < 2)
+
+
+@pytest.mark.parametrize(("spec", "waits"), [({"ordinals": {}}, False), ({}, True)])
+def test_a_stopped_machine_delays_only_a_set_with_random_names(spec: Object, *, waits: bool) -> None:
+    stopped = stopping(0, NEW)
+    stopped["status"] |= {"phase": "Stopped", "conditions": [{"type": "Ready", "status": "False"}]}
+    of_set = a_set(replicas=1, status={"revisions": HISTORY} if spec else {}, **spec)
+    kinds = [each["type"] for each in status(of_set, plan(of_set, stopped), None, NOW)["conditions"]]
+    assert kinds == (["Reconciling"] if waits else [])
 
 
 @given(
