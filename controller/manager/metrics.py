@@ -37,6 +37,11 @@ class Metrics:
         self._strategy: evictions.Strategy = evictions.LIVE_MIGRATE_IF_POSSIBLE
         about = "Machines with a virt-launcher of another release; 0 in a process that is not the leader."
         self._registry.add(Read("kubevirt_outdated_launchers", "gauge", about, (), lambda: [((), self._outdated())]))
+        self._non_operational: Callable[[], Sequence[str]] = list
+        about = "1 for a node that starts avoid, because they fail there; only the leader has them."
+        self._registry.add(
+            Read("kubevirt_node_non_operational", "gauge", about, ("node",), lambda: [((each,), 1) for each in self._non_operational()])
+        )
 
     def watch_queue(self, controller: Controller) -> None:
         """Add the length of this loop's queue to the metrics."""
@@ -54,6 +59,10 @@ class Metrics:
     def watch_outdated(self, count: Callable[[], int]) -> None:
         """Add the number of guests in pods of another release to the metrics."""
         self._outdated = count
+
+    def watch_nodes(self, non_operational: Callable[[], Sequence[str]]) -> None:
+        """Add the names of the nodes that starts avoid to the metrics."""
+        self._non_operational = non_operational
 
     def watch_migrations(self, migrations: Informer) -> None:
         """Add metrics of unfinished Migrations by phase; each phase has a value, even if 0."""

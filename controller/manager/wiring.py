@@ -126,6 +126,7 @@ class Machines:
         for loop in self._loops.values():
             metrics.watch_queue(loop)
         metrics.watch_machines(informers.vms.list, options.settings.eviction_strategy)
+        metrics.watch_nodes(lambda: sorted(informers.non_operational(environment.clock.now())))
         metrics.watch_outdated(lambda: sum(1 for _ in informers.vms.by_index(indexes.BY_AGE, indexes.OUTDATED)))
         metrics.watch_informers(tuple(self._informers.values()))
 

@@ -324,6 +324,7 @@ FIRING: Mapping[str, tuple[str, Mapping[str, str]]] = {
     "VirtHandlerCertificateExpires": ("16m", {'kubevirt_certificate_expiration_timestamp_seconds{node="node1"}': "17000x20"}),
     "KubeVirtEtcdAlmostFull": ("16m", {'apiserver_storage_size_bytes{job="virt-api"}': "2000000000x20"}),
     "KubeVirtNodeWithoutKVM": ("16m", {'kubevirt_node_acceleration{node="node1",reason="no /dev/kvm"}': "0x20"}),
+    "KubeVirtNodeNonOperational": ("1m", {'kubevirt_node_non_operational{node="node1"}': "1x10"}),
     "OutdatedVirtualMachineInstanceWorkloads": ("25h", {"kubevirt_outdated_launchers": "1x1600"}),
     "VirtualMachineStuckInUnhealthyState": (
         "11m",

@@ -5,6 +5,8 @@ import os
 import signal
 import sys
 import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,7 @@ from controller.manager import options, wiring
 from controller.manager.metrics import Metrics
 from controller.runtime.clock import SystemClock
 from controller.runtime.recorder import Recorder
+from tests.component.controller.test_controller import with_a_bad_node
 from tests.fakes.kubeapi import FakeAPI
 from tests.unit.controller.reconcilers.builders import a_migration
 
@@ -70,16 +73,31 @@ clusters: [{{name: c, cluster: {{server: "{config.server}"}}}}]
         assert api.all(LEASES)[0]["spec"]["holderIdentity"] == ""
 
 
-async def test_a_replica_that_does_not_lead_counts_migrations_too() -> None:
-    """Without a leader, operators need the queue."""
-    api, metrics, clock = FakeAPI(), Metrics(), SystemClock()
-    await api.put("/apis/kubevirt.io/v1alpha1/migrations", a_migration(phase="Running"))
+@asynccontextmanager
+async def measuring(api: FakeAPI, parts: Callable[[wiring.Environment], Sequence[wiring.Runnable]]) -> AsyncIterator[Metrics]:
+    metrics, clock = Metrics(), SystemClock()
     given = options.parse(["--launcher-image=launcher", "--health-port=0", "--metrics-port=0", "--webhook-port=0", "--no-leader-elect"])
     async with api.serving() as config, Client(config, user_agent="virt-controller") as client:
         recorder = Recorder(client, "virt-controller", clock)
         environment = wiring.Environment(client, recorder, clock, given, metrics, "kubevirt", time.monotonic)
         async with asyncio.timeout(20), asyncio.TaskGroup() as tasks:
-            running = tasks.create_task(wiring.run(environment, lambda _: []))
-            while b'kubevirt_migrations{phase="Running"} 1' not in await metrics.page():
-                await asyncio.sleep(0.05)
+            running = tasks.create_task(wiring.run(environment, parts))
+            yield metrics
             running.cancel()
+
+
+async def test_a_replica_that_does_not_lead_counts_migrations_too() -> None:
+    """Without a leader, operators need the queue."""
+    api = FakeAPI()
+    await api.put("/apis/kubevirt.io/v1alpha1/migrations", a_migration(phase="Running"))
+    async with measuring(api, lambda _: []) as metrics:
+        while b'kubevirt_migrations{phase="Running"} 1' not in await metrics.page():
+            await asyncio.sleep(0.05)
+
+
+async def test_a_node_where_starts_fail_is_in_the_metrics() -> None:
+    api = FakeAPI()
+    await with_a_bad_node(api, minutes=1)
+    async with measuring(api, lambda environment: [wiring.Machines(environment)]) as metrics:
+        while b'kubevirt_node_non_operational{node="node2"} 1' not in await metrics.page():
+            await asyncio.sleep(0.05)
