@@ -36,7 +36,7 @@ def put(source: Launcher, target: Launcher, disk: str, *, read_only: bool) -> bo
         os.mknod(disk, stat.S_IFBLK, number, dir_fd=directory)
     if _number(target.root, node.path) != number:
         raise NotTheDevice(f"disk {disk!r}: another device is in the pod")
-    device_cgroup.allow(target.pid, number, read_only=read_only)
+    device_cgroup.allow(target, number, read_only=read_only)
     ownership.give(target.root, node)
     return True
 
@@ -56,7 +56,7 @@ def remove(target: Launcher, pod_uid: str, disk: str, proc: Path = _PROC) -> Non
             return
         os.chown(handle, 0, 0)
         os.chmod(handle, 0)  # noqa: PTH101 - of a descriptor
-    device_cgroup.deny(target.pid, found.st_rdev)
+    device_cgroup.deny(target, found.st_rdev)
     if user := next(_users(pod_uid, found, proc), 0):
         raise OSError(errno.EBUSY, f"process {user} of the guest's pod has the block device of disk {disk!r} open")
     with _directory(target) as directory:

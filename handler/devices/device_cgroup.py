@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import Final
 
 from apiserver.apis.meta import descriptors
 from handler.devices.ownership import NotTheDevice
+from handler.pods.process import Launcher
 
 _libc: Final = ctypes.CDLL(None, use_errno=True)
 _SYS_FSOPEN: Final = 430
@@ -25,22 +27,24 @@ _CREATE: Final = 6
 _CONTROLLER: Final = "devices"
 
 
-def allow(pid: int, number: int, *, read_only: bool, proc: Path = Path("/proc")) -> None:
+def allow(process: Launcher, number: int, *, read_only: bool) -> None:
     """Let the container of this process open the block device with this ``st_rdev``. Raises NotTheDevice with version 2, or OSError."""
-    if (path := _path(pid, proc)) is None:
+    if (path := _path(process)) is None:
         raise NotTheDevice("a running pod gets a block device only where the node has version 1 of the device cgroup")
     _write(path, "devices.allow", f"b {_text(number)} {'r' if read_only else 'rw'}")
 
 
-def deny(pid: int, number: int, proc: Path = Path("/proc")) -> None:
+def deny(process: Launcher, number: int) -> None:
     """Let this process's container open the block device with this ``st_rdev`` no more; no effect with version 2. Raises OSError."""
-    if (path := _path(pid, proc)) is not None:
+    if (path := _path(process)) is not None:
         _write(path, "devices.deny", f"b {_text(number)} rwm")
 
 
-def _path(pid: int, proc: Path) -> str | None:
-    """Return the process's path in the hierarchy of version 1, or None."""
-    lines = (line.split(":", 2) for line in (proc / str(pid) / "cgroup").read_text().splitlines())
+def _path(process: Launcher) -> str | None:
+    """Return the process's path in the hierarchy of version 1, or None. Raises ProcessLookupError if it has ended."""
+    lines = [line.split(":", 2) for line in Path(f"/proc/{process.pid}/cgroup").read_text().splitlines()]
+    if process.has_ended:  # the path is then "/", or that of another process: the rule would hold for the whole node
+        raise ProcessLookupError(errno.ESRCH, f"process {process.pid} of the pod has ended")
     return next((path for _, controllers, path in lines if _CONTROLLER in controllers.split(",")), None)
 
 

@@ -14,10 +14,11 @@ from pathlib import Path
 import pytest
 
 from apiserver.apis.virt.places import layout
-from handler.devices import block_claims
+from handler.devices import block_claims, device_cgroup, ownership
 from handler.devices.ownership import NotTheDevice
 from handler.pods.process import Launcher
 from tests.damage import never_again
+from tests.host.handler import cuts
 
 HIERARCHY = Path("/sys/fs/cgroup/devices")
 UID = "5d1f0a52-0000-4000-8000-00000000b10c"
@@ -46,6 +47,9 @@ class Pod:
         """Start a shell of the pod's user, with ``path`` as ``$0``."""
         enter = f"echo $$ > {self.cgroup}/cgroup.procs && exec setpriv --reuid 107 --regid 107 --clear-groups sh -c '{script}' {path}"
         return subprocess.Popen(["sh", "-c", enter], stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+
+    def may_use_devices(self) -> bool:
+        return any(line.startswith("b ") for line in (self.cgroup / "devices.list").read_text().splitlines())
 
     def reads(self, path: Path) -> str:
         with self.run('head -c 12 "$0"', path) as process:
@@ -78,7 +82,7 @@ def pod(place: Path, loop: Path) -> Iterator[Pod]:
     cgroup.mkdir()
     (cgroup / "devices.deny").write_text("a")
     (cgroup / "devices.allow").write_text("c *:* rwm")
-    script = f"echo $$ > {cgroup}/cgroup.procs; echo ready; exec sleep 60"
+    script = f"echo $$ > {cgroup}/cgroup.procs; echo ready; exec sleep 600"
     with subprocess.Popen(["sh", "-c", script], stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == b"ready\n"
@@ -150,3 +154,45 @@ def test_file_systems_and_other_devices_are_left_alone(pod: Pod) -> None:
         block_claims.put(pod.source, pod.target, "data", read_only=False)
     block_claims.remove(pod.target, UID, "data")
     assert pod.device.exists()
+
+
+@pytest.mark.parametrize("then", ["again", "the other way"])
+@pytest.mark.parametrize("what", ["put", "remove"])
+def test_device_is_put_and_removed_after_a_kill_at_each_line(pod: Pod, what: str, then: str) -> None:
+    calls = {
+        "put": lambda: block_claims.put(pod.source, pod.target, "data", read_only=False),
+        "remove": lambda: block_claims.remove(pod.target, UID, "data"),
+    }
+    other = "remove" if what == "put" else "put"
+    step, last = 0, what if then == "again" else other
+    functions = (block_claims.put, block_claims.remove, device_cgroup.allow, device_cgroup.deny, ownership._give)
+    if what == "remove":
+        calls["put"]()
+    while cuts.killed_at(step, calls[what], *functions):
+        for _ in range(2):
+            calls[last]()
+        if last == "put":
+            assert pod.reads(pod.device) == "of-the-claim"
+        else:
+            assert not pod.device.exists()
+            assert not pod.may_use_devices()
+        calls[other]()
+        step += 1
+    assert step > 10
+
+
+UNUSED = os.makedev(511, 1048575)
+"""No driver has this device, so a rule about it harms no program of this machine."""
+
+
+def test_rules_of_an_ended_pod_are_not_those_of_the_node(pod: Pod, place: Path) -> None:
+    """``/proc/PID/cgroup`` of a zombie names the root of the hierarchy."""
+    (place / f"source{layout.ATTACHMENT_DEVICE}").unlink()
+    os.mknod(place / f"source{layout.ATTACHMENT_DEVICE}", 0o60600, UNUSED)
+    block_claims.put(pod.source, pod.target, "data", read_only=False)
+    pod.process.kill()
+    os.waitid(os.P_PID, pod.process.pid, os.WEXITED | os.WNOWAIT)
+    with pytest.raises(ProcessLookupError, match="of the pod has ended"):
+        block_claims.put(pod.source, pod.target, "data", read_only=False)
+    with pytest.raises(ProcessLookupError, match="of the pod has ended"):
+        block_claims.remove(pod.target, UID, "data")

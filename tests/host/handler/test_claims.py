@@ -17,6 +17,7 @@ from handler.devices import claims
 from handler.pods import mounts
 from handler.pods.process import Launcher
 from tests.damage import never_again
+from tests.host.handler import cuts
 
 pytestmark = [pytest.mark.host, pytest.mark.timeout(60)]
 EXCHANGE = f"""
@@ -105,6 +106,27 @@ def test_unused_mount_of_a_lost_attachment_pod_is_replaced(pod: Pod) -> None:
     claims.put(pod.launcher, pod.launcher, "data", read_only=False)
     assert pod.mounted() == ["data"]
     assert pod.run("ls", pod.disks / "data") == "disk.img"
+
+
+@pytest.mark.parametrize("then", ["again", "the other way"])
+@pytest.mark.parametrize("what", ["put", "remove"])
+def test_claim_is_mounted_and_unmounted_after_a_kill_at_each_line(pod: Pod, what: str, then: str) -> None:
+    calls = {
+        "put": lambda: claims.put(pod.launcher, pod.launcher, "data", read_only=False),
+        "remove": lambda: claims.remove(pod.launcher, "data"),
+    }
+    other = "remove" if what == "put" else "put"
+    step, last = 0, what if then == "again" else other
+    if what == "remove":
+        calls["put"]()
+    while cuts.killed_at(step, calls[what], claims.put, claims.remove):
+        for _ in range(2):
+            calls[last]()
+        assert pod.mounted() == (["data"] if last == "put" else [])
+        assert pod.run("ls", pod.disks) == ("data" if last == "put" else "")
+        calls[other]()
+        step += 1
+    assert step > 5
 
 
 @contextmanager
