@@ -9,16 +9,21 @@ from __future__ import annotations
 import copy
 import statistics
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
 from apiserver.apis.virt.kinds import dig_vm
 from benchmarks import gauges
+from tests.cluster import test_claims, test_imports
 from tests.cluster.kube import Console, Kubectl, console
 from tests.cluster.manifests import GUEST_IMAGE, linux_vm, shared_claim
 from tests.guest_kernel import KERNEL_ARGS
+from tests.testbed import kubectl as testbed_kubectl
 
 Domain = dict[str, Any]
 
@@ -41,12 +46,19 @@ class Kind:
 
 
 _DISK: Final = {"name": "more", "type": "PersistentVolumeClaim", "source": {"name": CLAIM, "create": {"size": "16Mi"}}, "serial": "more"}
+_BLANK: Final = {"name": "more", "type": "EmptyDisk", "source": {"size": "16Mi"}, "serial": "more"}
+_COPY: Final = {**_BLANK, "type": "Image", "source": {"reference": GUEST_IMAGE, "path": "boot/vmlinux", "sizeLimit": "128Mi"}}
+_IMPORTED: Final = {**_DISK, "source": {"name": CLAIM, "import": {"http": {"url": test_imports.URL}}}}
+_HAS_MORE: Final = "grep -qs more /sys/block/vd*/serial"
 _GROWING: Final = {"name": "growing", "type": "PersistentVolumeClaim", "source": {"name": GROWING_CLAIM, "create": {"size": "16Mi"}}}
 _TRAY: Final = {"name": "tray", "device": "cdrom", "target": {"bus": "scsi"}}
 _MEDIUM: Final = {"type": "Image", "source": {"reference": GUEST_IMAGE}}
 KINDS: Final[Mapping[str, Kind]] = {
     "limit of a disk": Kind(lambda domain: domain["devices"]["disks"][0].update(ioTune={"totalIopsSec": 977}), ""),
-    "disk on a claim": Kind(lambda domain: domain["devices"]["disks"].append(_DISK), "grep -qs more /sys/block/vd*/serial"),
+    "imported disk": Kind(lambda domain: domain["devices"]["disks"].append(_IMPORTED), _HAS_MORE, back=False),
+    "disk on a claim": Kind(lambda domain: domain["devices"]["disks"].append(_DISK), _HAS_MORE),
+    "blank disk": Kind(lambda domain: domain["devices"]["disks"].append(_BLANK), _HAS_MORE),
+    "disk on an image": Kind(lambda domain: domain["devices"]["disks"].append(_COPY), _HAS_MORE),
     "medium, an image": Kind(
         lambda domain: domain["devices"]["disks"][1].update(_MEDIUM), "dd if=/dev/sr0 of=/dev/null count=1 2>/dev/null"
     ),
@@ -73,9 +85,27 @@ def machine() -> dict[str, Any]:
     return manifest
 
 
+def on_device(claim: str) -> Kind:
+    """Return the kind of a disk on a block claim."""
+    disk = {**_DISK, "source": {"name": claim}}
+    return Kind(lambda domain: domain["devices"]["disks"].append(disk), _HAS_MORE)
+
+
 def measure(kubectl: Kubectl, count: int, kinds: Mapping[str, Kind] = KINDS) -> dict[str, Any]:
+    """Return the median seconds of each edit (``edit``) and of the edit back (``back``), by kind."""
     for claim in (CLAIM, GROWING_CLAIM):
         kubectl.create(shared_claim(claim))
+    kubectl.create(test_imports.a_server())
+    kubectl("create", "service", "clusterip", "images", "--tcp=80:8080")
+    with ExitStack() as stack:
+        if testbed_kubectl.is_own_cluster():
+            directory = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+            claim = stack.enter_context(test_claims.device(kubectl, directory))
+            kinds = {**kinds, "disk on a block claim": on_device(claim)}
+        return _measure(kubectl, count, kinds)
+
+
+def _measure(kubectl: Kubectl, count: int, kinds: Mapping[str, Kind]) -> dict[str, Any]:
     taken: dict[str, dict[str, list[float]]] = {name: {} for name in kinds}
     for name, kind in kinds.items():
         with gauges.started(kubectl, machine()), console(kubectl, MACHINE) as guest:

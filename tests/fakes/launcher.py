@@ -41,6 +41,8 @@ class FakeLauncher:
         """Unfinished imports: requests for them get ``NotReady``."""
         self.keeps_disks = False
         """The guest releases no disk."""
+        self.kept: tuple[str, ...] = ()
+        """Names of disks that it does not release."""
         self.drives: tuple[str, ...] = ()
         """Names of CD-ROM drives."""
         self.relapse = ""
@@ -198,7 +200,7 @@ class FakeLauncher:
         self, request: messages.AttachDisk | messages.DetachDisk, domain: messages.DomainStatus
     ) -> tuple[messages.RefusalReason, str] | None:
         name = str(request.disk["name"]) if isinstance(request, messages.AttachDisk) else request.name
-        if isinstance(request, messages.DetachDisk) and self.keeps_disks:
+        if isinstance(request, messages.DetachDisk) and (self.keeps_disks or name in self.kept):
             return "NotReady", f"the guest has not released disk {name!r} yet"
         if name in self.drives:
             empty = isinstance(request, messages.DetachDisk)

@@ -101,6 +101,31 @@ async def test_removed_disk_is_released_then_unmounted(world: World, there: tupl
         await eventually(lambda: "DiskDetached" in world.events())
 
 
+async def test_disk_that_a_guest_keeps_blocks_no_other(world: World) -> None:
+    logs, other = {**DATA, "name": "logs", "source": {"name": "logs"}}, {**DATA, "name": "other", "source": {"name": "other"}}
+    await world.vm()
+    launcher = await world.launcher("pod-1")
+    async with world.handler() as handler:
+        await eventually(lambda: phase_is(world, "Running"))
+        report(launcher, "data", "logs")
+        launcher.kept = ("data",)
+
+        def edit(vm: dict[str, Any]) -> None:
+            domain, (root, *_) = vm["spec"]["domain"], vm["spec"]["domain"]["devices"]["disks"]
+            forms = [{**domain, "devices": {**domain["devices"], "disks": [root, *each]}} for each in ([other], [DATA, logs, other])]
+            vm["spec"]["domain"] = forms[0]
+            vm["status"]["running"] = {"generation": 1, "domain": forms[1]}
+
+        await world.api.edit(VMS, "default", "testvm", edit)
+        await eventually(lambda: sorted(devices(world)) == ["data", "disk0", "other"])
+        await eventually(lambda: entry(world).get("path") == PATH)
+        runs = world.status()["running"]["domain"]["devices"]["disks"]
+        assert {each["name"] for each in runs} == {"disk0", "data", "other"}  # only the claim of data stays locked
+        launcher.kept = ()
+        await eventually(lambda: "running" not in world.status())
+        assert handler.node.mounted == {}
+
+
 async def test_drive_gets_a_medium_and_ejects_it(world: World) -> None:
     """The drive stays in the guest and in the running form."""
     empty = {"name": "data", "device": "cdrom"}

@@ -485,6 +485,25 @@ async def test_stale_lock_of_a_machine_with_others_blocks_no_machine() -> None:
     assert await virt.enter("two", phases.SCHEDULED)
 
 
+@pytest.mark.parametrize("said", [{"readOnly": True}, {"device": "cdrom"}, {"source": {"name": "data", "ephemeral": True}}], ids=str)
+async def test_import_locks_its_claim_alone_from_its_record_on(said: dict[str, Any]) -> None:
+    """The attachment pod writes, whatever the guest does."""
+    virt, disk = Virt(), {**a_disk("data"), **said}
+    disk["source"] = {**disk["source"], "import": {"http": {"url": "http://images/x"}}}
+    drive = {"name": "data", "device": "cdrom"}
+    before = (a_disk("own"), drive) if disk.get("device") == "cdrom" else (a_disk("own"),)
+    await virt.create(a_vm("one", *before))
+    await virt.create(a_vm("two", a_disk("data", "reads")))
+    assert await virt.enter("one", phases.RUNNING)
+    assert await virt.edit("one", a_disk("own"), disk)
+    assert await virt.enter("two", phases.RUNNING)
+    assert not await virt.record("one", "data")
+    assert await virt.enter("two", phases.STOPPED)
+    assert await virt.record("one", "data")
+    assert "disk/acc/data" in await virt.locks()
+    assert not await virt.enter("two", phases.RUNNING)
+
+
 async def test_new_disk_is_locked_from_the_record_of_its_pod_on() -> None:
     virt = Virt()
     await virt.create(a_vm("one", a_disk("own")))
