@@ -12,7 +12,7 @@ TIMED := $(PYTHON) -m tests.testbed.timed
 unexport PYTHONDONTWRITEBYTECODE
 export PYTHONPYCACHEPREFIX := $(or $(KUBEVIRT_CACHE),$(HOME)/.cache/kubevirt-python)/bytecode
 
-.PHONY: help python setup fmt fields lint lint-fast lint-slow check check-untimed checklist mutants test test-untimed prepare test-all test-drain test-faults demo down env cluster-up cluster-down images pins sbom dev krew bench-start bench-devices bench-disks bench-network bench-import bench-migrate bench-losses bench-relays bench-api bench-api-aggregator bench-api-scale bench-attacks
+.PHONY: help python setup fmt fields lint lint-fast lint-slow check check-untimed checklist mutants test test-untimed prepare test-all test-drain test-faults demo down env cluster-up cluster-down images pins sbom dev krew bench-start bench-devices bench-disks bench-network bench-import bench-migrate bench-losses bench-relays bench-api bench-api-aggregator bench-api-scale bench-attacks bench-scale
 
 help:  ## this text
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -169,3 +169,6 @@ bench-api-scale: setup  ## 100,000 objects, 2,000 watchers, and what growth cost
 
 bench-attacks: setup  ## what peers can take of virt-api before they have shown who they are; writes build/bench/attacks.json (BENCH_FLAGS="--only silent")
 	@exec $(PY) -m benchmarks.attacks $(BENCH_FLAGS)
+
+bench-scale: setup  ## the control plane with 1,000, 5,000 and 20,000 machines on simulated nodes; writes build/bench/scale.json (SIZES="1000 5000", BENCH_FLAGS=…)
+	@exec $(PY) -m benchmarks.scale $(if $(SIZES),--sizes="$(SIZES)") $(BENCH_FLAGS)

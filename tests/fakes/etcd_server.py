@@ -45,6 +45,11 @@ class EtcdServer:
         """All members, in etcd's notation."""
         self._process: subprocess.Popen[bytes] | None = None
 
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
     def start(self) -> None:
         self._directory.mkdir(parents=True, exist_ok=True)
         arguments = [

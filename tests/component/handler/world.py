@@ -223,13 +223,15 @@ class Handler:
         way: Way | None = None,
         *,
         fake: FakeNode | None = None,
+        address: str = "",
         limits: Limits,
         link_limits: links.Limits,
         disk_limits: adding.Limits,
     ) -> None:
         self.node = fake or FakeNode()
-        self.relays = FakeRelays(servers, relay(node))
-        way = way or Way(self.relays, self.relays, relay(node), {pod_uid: found.identify for pod_uid, found in launchers.items()})
+        address = address or relay(node)
+        self.relays = FakeRelays(servers, address)
+        way = way or Way(self.relays, self.relays, address, {pod_uid: found.identify for pod_uid, found in launchers.items()})
         clock = SystemClock()
         self.machines = Informer(client, VIRTUAL_MACHINES, field_selector=f"status.nodeName={node}")
         leaving = Informer(client, MIGRATIONS, field_selector=f"status.sourceNode={node}")

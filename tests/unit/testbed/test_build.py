@@ -69,6 +69,10 @@ OWN_VERSIONS: dict[str, tuple[str, ...]] = {
     "coredns": ("golang.org/x/tools",),  # not compiled
     "etcd": (),
     "multus": ("k8s.io/kubelet",),
+    "kwok": (
+        *(f"github.com/{name}" for name in ("go-errors/", "go-openapi/jsonreference", "spf13/pflag")),
+        *("go.opentelemetry.io/", "golang.org/x/", "google.golang.org/", "k8s.io/cri-"),
+    ),
 }
 """Modules that keep the versions of their program, by name prefix; ``go.mod`` gives the reason."""
 
