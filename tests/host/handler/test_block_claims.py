@@ -158,7 +158,7 @@ def test_file_systems_and_other_devices_are_left_alone(pod: Pod) -> None:
 
 @pytest.mark.parametrize("then", ["again", "the other way"])
 @pytest.mark.parametrize("what", ["put", "remove"])
-def test_device_is_put_and_removed_after_a_kill_at_each_line(pod: Pod, what: str, then: str) -> None:
+def test_device_comes_and_goes_after_a_kill_at_each_line(pod: Pod, what: str, then: str) -> None:
     calls = {
         "put": lambda: block_claims.put(pod.source, pod.target, "data", read_only=False),
         "remove": lambda: block_claims.remove(pod.target, UID, "data"),
