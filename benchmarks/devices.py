@@ -160,6 +160,8 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
     with gauges.namespace(kubectl):
         if arguments.changes_only:
             return {"changes": live_changes.measure(kubectl, arguments.count)}
+        if arguments.ports_only:
+            return {"operations": operations.ports(kubectl, arguments.count)}
         if arguments.operations_only:
             return {"operations": operations.measure(kubectl, arguments.count)}
         samples = measure(kubectl, arguments.count, arguments.only or list(DEVICES))
@@ -178,6 +180,7 @@ def main() -> None:
     parser.add_argument(
         "--operations-only", action="store_true", help="measure no devices, but verbs, screenshots, echoes and rates of ports"
     )
+    parser.add_argument("--ports-only", action="store_true", help="measure only the rates of ports")
     parser.add_argument("--changes-only", action="store_true", help="measure only how long edits of a running machine take")
     parser.add_argument("--namespace", default="bench-devices", help="namespace to make and remove (default bench-devices)")
     parser.add_argument("--output", type=Path, default=Path("build/bench/devices.json"), help="where the JSON goes")

@@ -3,7 +3,8 @@
 - **writes**: versions of the machine's object while a verb runs.
 - **suspension**: seconds of ``kubectl virt suspend --wait`` and ``resume --wait`` of a guest with 1 GiB of written memory.
 - **echo**: milliseconds from a line to the guest's answer, in the pod and through kube-apiserver, in turn.
-- **rates**: one TCP connection to a Linux guest, by ``kubectl virt port-forward`` and ``kubectl port-forward``, in turn.
+- **rates**: one TCP connection to a Linux guest, by ``kubectl virt port-forward`` and ``kubectl port-forward``, in turn; then to a program
+  in the guest's pod, with the servers' processor time.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from websockets.asyncio.client import ClientConnection
 from apiserver.apis.virt.places import layout
 from apiserver.kubectl import access, streams
 from apiserver.kubectl.access import Selection
+from benchmarks import pod_peer
 from benchmarks.gauges import MIB, START_SECONDS, started
 from tests.cluster import processes
 from tests.cluster.kube import Kubectl, console, forwarded, port_of_guest
@@ -40,6 +42,9 @@ FILLED_MIB: Final = 1024
 PORT: Final = 5300
 CHUNK: Final = 256 << 10
 FILLING_SECONDS: Final = 1.0
+OURS: Final = "kubectl virt port-forward"
+Rates = dict[str, dict[str, list[float]]]
+"""MiB per second by program and direction."""
 SETTLED_SECONDS: Final = 3.0
 VERBS: Final[Mapping[str, tuple[str, ...]]] = {
     **dict.fromkeys(("pause", "unpause", "reset", "nmi", "softreboot"), ()),
@@ -198,19 +203,61 @@ def _count(step: Callable[[], int], seconds: float) -> int:
     return count
 
 
-def rates(kubectl: Kubectl, pod: str, rounds: int, seconds: float) -> dict[str, dict[str, list[float]]]:
+def rates(kubectl: Kubectl, pod: str, port: int, rounds: int, seconds: float) -> Rates:
     ways: dict[str, Callable[[], AbstractContextManager[int]]] = {
-        "kubectl virt port-forward": lambda: port_of_guest(kubectl, LINUX, str(PORT)),
-        "kubectl port-forward": lambda: forwarded(kubectl, f"pod/{pod}", PORT),
+        OURS: lambda: port_of_guest(kubectl, LINUX, str(port)),
+        "kubectl port-forward": lambda: forwarded(kubectl, f"pod/{pod}", port),
     }
-    found: dict[str, dict[str, list[float]]] = {way: {"down": [], "up": []} for way in ways}
+    found: Rates = {way: {"down": [], "up": []} for way in ways}
     for _ in range(rounds):
         for way, opened in ways.items():
             for direction, measured in found[way].items():
-                with opened() as port:
-                    measured.append(moved(port, direction, seconds))
+                with opened() as local:
+                    measured.append(moved(local, direction, seconds))
                 print(f"  {way}: {direction} {measured[-1]:.1f} MiB/s", file=sys.stderr)
     return found
+
+
+def costs(kubectl: Kubectl, node: str, seconds: float) -> dict[str, dict[str, float]]:
+    """Return the processor seconds of each server for each GiB that our program moves, by direction."""
+    found, servers = {}, pod_peer.servers(kubectl, node)
+    for direction in ("down", "up"):
+        with port_of_guest(kubectl, LINUX, str(pod_peer.PORT)) as local:
+            before = pod_peer.seconds_of(servers)
+            rate = moved(local, direction, seconds)
+        gib = rate * (seconds + FILLING_SECONDS) / 1024
+        found[direction] = {name: (after - before[name]) / gib for name, after in pod_peer.seconds_of(servers).items()}
+    return found
+
+
+def ports(kubectl: Kubectl, rounds: int, seconds: float = 5) -> dict[str, Any]:
+    """Return the rates of both programs, to the guest and to its pod, and the servers' processor time for ours."""
+    with started(kubectl, linux()) as vm:
+        name, node = vm["status"]["podName"], vm["status"]["nodeName"]
+        with console(kubectl, LINUX) as guest:
+            guest.run(f"(gauge serve {PORT} >/dev/null 2>&1 &)")
+        to_guest = rates(kubectl, name, PORT, rounds, seconds)
+        with pod_peer.serving(kubectl.json("get", "pod", name)):
+            to_pod = rates(kubectl, name, pod_peer.PORT, rounds, seconds)
+            used = costs(kubectl, node, seconds)
+    return ports_report(to_guest, to_pod, used)
+
+
+def ports_report(to_guest: Rates, to_pod: Rates, used: Mapping[str, Mapping[str, float]]) -> dict[str, Any]:
+    """Return the ports' part of the JSON: medians of the rates, and the ratio of both programs' ones to the guest."""
+    ours, theirs = (_medians(each) for each in to_guest.values())
+    return {
+        "port_mib_per_second": {way: _medians(both) for way, both in to_guest.items()},
+        "port_ratio": {each: round(ours[each] / theirs[each], 2) for each in ours},
+        "port_of_pod_mib_per_second": {way: _medians(both) for way, both in to_pod.items()},
+        "port_of_pod_processor_seconds_per_gib": {
+            direction: {name: round(each, 2) for name, each in of.items()} for direction, of in used.items()
+        },
+    }
+
+
+def _medians(both: Mapping[str, Sequence[float]]) -> dict[str, float]:
+    return {direction: round(statistics.median(each), 1) for direction, each in both.items()}
 
 
 def linux() -> dict[str, Any]:
@@ -230,23 +277,16 @@ def measure(kubectl: Kubectl, rounds: int, *, seconds: float = 5) -> dict[str, A
     with started(kubectl, machine(128, "")):
         pictures, answered = screenshots(kubectl, 20), asyncio.run(echoes(kubectl, 200))
         written = writes(kubectl)
-    with started(kubectl, linux()) as vm:
-        with console(kubectl, LINUX) as guest:
-            guest.run(f"(gauge serve {PORT} >/dev/null 2>&1 &)")
-        forwards = rates(kubectl, vm["status"]["podName"], rounds, seconds)
-    return report(suspended, pictures, answered, forwards, written)
+    return {**report(suspended, pictures, answered, written), **ports(kubectl, rounds, seconds)}
 
 
 def report(
     suspended: Mapping[str, Sequence[float]],
     pictures: Sequence[float],
     answered: Mapping[str, Sequence[float]],
-    forwards: Mapping[str, Mapping[str, Sequence[float]]],
     written: Mapping[str, int],
 ) -> dict[str, Any]:
-    """Return the report's JSON: medians, the echoes' 99th percentile, and both programs' forwarding rates with their ratio."""
-    medians = {way: {each: statistics.median(found) for each, found in both.items()} for way, both in forwards.items()}
-    ours, theirs = medians.values()
+    """Return the JSON without ports: medians, and the echoes' 99th percentile."""
     return {
         "suspension_of_1_gib_seconds": {verb: round(statistics.median(each), 2) for verb, each in suspended.items()},
         "screenshot_seconds": round(statistics.median(pictures), 3),
@@ -254,7 +294,5 @@ def report(
             way: {"median": round(statistics.median(each), 2), "p99": round(statistics.quantiles(each, n=100)[98], 2)}
             for way, each in answered.items()
         },
-        "port_mib_per_second": {way: {each: round(rate, 1) for each, rate in both.items()} for way, both in medians.items()},
-        "port_ratio": {each: round(ours[each] / theirs[each], 2) for each in ours},
         "writes": dict(written),
     }

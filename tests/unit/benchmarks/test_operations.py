@@ -19,20 +19,26 @@ def test_machines_are_valid(vm: dict[str, object]) -> None:
     assert validation.validate_virtual_machine(vm) == []
 
 
-def test_report_has_medians_and_the_ratio_of_both_programs() -> None:
-    forwards = {"ours": {"down": [10.0, 30.0, 20.0], "up": [4.0]}, "theirs": {"down": [40.0], "up": [2.0]}}
+def test_report_has_medians_and_percentiles() -> None:
     found = operations.report(
         {"suspend": [3.0, 1.0, 2.0], "resume": [4.0]},
         [0.3, 0.1, 0.2],
         {"own": [float(each) for each in range(1, 101)]},
-        forwards,
         {"reset": 2},
     )
     assert found["suspension_of_1_gib_seconds"] == {"suspend": 2.0, "resume": 4.0}
     assert (found["screenshot_seconds"], found["writes"]) == (0.2, {"reset": 2})
     assert found["echo_milliseconds"]["own"]["median"] == 50.5
     assert 99 <= found["echo_milliseconds"]["own"]["p99"] <= 100
+
+
+def test_report_of_ports_compares_both_programs() -> None:
+    to_guest = {"ours": {"down": [10.0, 30.0, 20.0], "up": [4.0]}, "theirs": {"down": [40.0], "up": [2.0]}}
+    found = operations.ports_report(to_guest, {"ours": {"down": [90.0]}}, {"down": {"virt-api": 2.345}})
+    assert found["port_mib_per_second"]["ours"] == {"down": 20.0, "up": 4.0}
     assert found["port_ratio"] == {"down": 0.5, "up": 2.0}
+    assert found["port_of_pod_mib_per_second"] == {"ours": {"down": 90.0}}
+    assert found["port_of_pod_processor_seconds_per_gib"] == {"down": {"virt-api": 2.35}}
 
 
 @pytest.mark.parametrize("direction", ["down", "up"])
