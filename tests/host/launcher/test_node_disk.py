@@ -101,6 +101,11 @@ def test_operation_fails_without_the_mount_and_the_guest_goes_on(start: Start, d
         client.ask(messages.Sync(MACHINE))
         viewer.expect(READY)
         boot, commands = boot_of(viewer)
+        with process_of(pod) as process:  # an earlier save failed
+            disk.make(IMAGE, MEMORY)
+            disk.mount(IMAGE, process)
+            disk.unmount(IMAGE, process)
+            disk.delete(IMAGE)
         status = client.ask(SUSPEND)
         assert (status.operations[0].state, status.ending) == ("failed", None)
         assert "has not mounted a file of the node's disk" in status.operations[0].message

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -7,7 +8,7 @@ import pytest
 from apiserver.apis.meta import errors
 from apiserver.client.rest import TransportError
 from handler.pods.hanging import StorageHangs
-from handler.storage.node_disk import Image
+from handler.storage.node_disk import Image, NodeDisk, Refused
 from handler.storage.node_disk_sweep import Sweep
 
 IMAGE = Image("ns", "a.b", "u", "op")
@@ -85,3 +86,11 @@ def test_files_name_their_image() -> None:
     assert IMAGE.file == "ns.a.b.u.op"
     assert Image.of(IMAGE.file) == IMAGE
     assert [Image.of(each) for each in (".new", "lost+found", "a.b.c", "a..b.c.", "")] == [None] * 5
+
+
+def test_node_without_the_option_refuses_images(tmp_path: Path) -> None:
+    disk = NodeDisk("node1", None)
+    with pytest.raises(Refused, match=r"node node1 keeps no guests' memory.*managedSave.nodeDisk.enabled is false"):
+        disk.make(IMAGE, 1)
+    disk.delete(IMAGE)
+    assert disk.images() == NodeDisk("node1", tmp_path / "none").images() == []

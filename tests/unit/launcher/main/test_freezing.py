@@ -86,7 +86,7 @@ async def test_without_an_agent_nothing_is_frozen(world: World) -> None:
     assert not is_frozen(world)
 
 
-@pytest.mark.parametrize("action", ["Freeze", "SoftReboot", "Suspend"])
+@pytest.mark.parametrize("action", ["Freeze", "SoftReboot", "Suspend", "SuspendToNodeDisk"])
 async def test_a_frozen_guest_refuses_what_would_lose_its_thaw(world: World, action: messages.OperationAction) -> None:
     await started(world)
     await operate(world, 1, "Freeze")
