@@ -42,7 +42,7 @@ def plan(seen: Observed) -> tuple[Action, ...]:
     changes = hot_plug.changes_of(seen.vm)
     new = _by_pod(seen, (each for each in hot_plug.added(seen.vm) if hot_plug.is_supported(each, changes)))
     waits = {name: wait for name, disk in new.items() if (wait := _wait(seen, disk))}
-    wanted = _by_pod(seen, _attached(seen)) | new
+    wanted = _by_pod(seen, (disk for disk, _ in hot_plug.attached(seen.vm))) | new
     there = {name_of(each): each for each in seen.attachment_pods}
     copied = {name for name, disk in new.items() if name not in waits and disks.is_overlaid(disk)}
     room = pod_sizes.room(seen, pod_memory.recorded(seen.vm)) if copied else pod_sizes.Room()
@@ -58,11 +58,6 @@ def plan(seen: Observed) -> tuple[Action, ...]:
 
 def _by_pod(seen: Observed, found: Iterable[Object]) -> dict[str, Object]:
     return {hot_plug.pod_name(seen.vm, each): each for each in found}
-
-
-def _attached(seen: Observed) -> Iterator[Object]:
-    """Yield the hot-plugged disks that have a pod in the status, also those that the spec no longer has."""
-    return (each for each in (*hot_plug.kept(seen.vm), *hot_plug.removed(seen.vm)) if hot_plug.pod_of(seen.vm, each) is not None)
 
 
 def _wait(seen: Observed, disk: Object) -> _Wait | None:

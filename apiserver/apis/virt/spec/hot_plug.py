@@ -186,10 +186,17 @@ def pod_of(vm: Object, disk: Mapping[str, Any]) -> AttachmentPod | None:
     return pod if pod.uid and pod.name == pod_name(vm, disk) else None
 
 
-def importing(vm: Object) -> tuple[tuple[Object, AttachmentPod], ...]:
-    """Return pairs of disk and attachment pod for those disks of the running form with a claim that this pod may fill with an image."""
-    found = ((each, pod_of(vm, each)) for each in (*kept(vm), *removed(vm)) if disk_imports.of(each) is not None)
+def attached(vm: Object) -> tuple[tuple[Object, AttachmentPod], ...]:
+    """Return pairs of disk and attachment pod for the disks of the running form, whatever the spec has become, also XML."""
+    runs = running.spec_of(vm)
+    of_guest = () if runs.get("domainXML") else disks.defaulted(runs.get("domain") or {})
+    found = ((each, pod_of(vm, each)) for each in of_guest)
     return tuple((disk, pod) for disk, pod in found if pod is not None)
+
+
+def importing(vm: Object) -> tuple[tuple[Object, AttachmentPod], ...]:
+    """Return those of :func:`attached` with a claim that the pod may fill with an image."""
+    return tuple((disk, pod) for disk, pod in attached(vm) if disk_imports.of(disk) is not None)
 
 
 def user_of_claim(vm: Mapping[str, Any], disk: Mapping[str, Any]) -> str:

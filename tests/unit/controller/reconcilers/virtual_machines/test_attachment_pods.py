@@ -292,6 +292,15 @@ def test_pod_stays_until_the_disk_left_the_running_form() -> None:
     assert entries(actions) == []
 
 
+def test_pod_stays_with_the_guests_disk_after_an_edit_to_xml() -> None:
+    """Else storage drivers would detach the volume under the guest."""
+    vm = a_machine(runs=True)
+    edited = a_machine(runs=True, entries=(attached(vm),))
+    edited["status"]["running"] = {"generation": 1, "domain": edited["spec"].pop("domain")}
+    edited["spec"]["domainXML"] = "<domain/>"
+    assert plan(edited, an_attachment(vm)) == ()
+
+
 def test_pod_goes_after_the_guest_moved_to_another_pod() -> None:
     vm = a_machine(runs=True)
     entry, pod = attached(vm), an_attachment(vm)
