@@ -161,7 +161,8 @@ class Applier:
         if isinstance(request, messages.Operate) and request.action == guest_operations.SUSPEND_TO_NODE_DISK:
             try:
                 await self._mount_new_image(vm, link, request.id)
-            except StorageHangs:
+            except StorageHangs as error:
+                self._ports.emit(vm, "Warning", conditions.DISK_NOT_ANSWERING, guest_status.printable(str(error)))
                 return Result(self._ports.limits.start_again_seconds)
             except (Refused, OSError) as error:
                 return await self._end_operation(vm, request.id, operations.FAILED, str(error))

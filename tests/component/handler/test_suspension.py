@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from apiserver.apis.virt.places.saved_image import Image
+from handler.pods.hanging import StorageHangs
 from handler.storage.node_disk import Refused
 from launcher.protocol import messages
 from tests.component.handler.test_guests import ask
@@ -116,6 +117,21 @@ async def test_save_that_the_node_refuses_fails_and_the_guest_goes_on(world: Wor
         await eventually(lambda: bool(world.status()["operations"][0].get("result")))
     assert world.status()["operations"][0]["message"] == "the disk of node n has 1 MiB free"
     assert not [each for each in launcher.received if isinstance(each, messages.Operate)]
+
+
+async def test_save_waits_for_a_nodes_disk_that_hangs(world: World) -> None:
+    await on_node_disk(world)
+    launcher = await world.launcher("pod-1")
+    async with world.handler() as handler:
+        handler.node.no_mount = StorageHangs("the node's disk does not answer")
+        await eventually(lambda: phase_is(world, "Running"))
+        await ask(world, an_operation(ID, 1, "Suspend", parameters={"nodeDisk": True}))
+        await eventually(lambda: "DiskNotAnswering" in world.events())
+        assert not world.status()["operations"][0].get("result")
+        handler.node.no_mount = None
+        await eventually(lambda: world.status()["operations"][0].get("percent") == 40)
+        launcher.saved(IMAGE)
+        await eventually(lambda: phase_is(world, "Suspended"))
 
 
 def on_disk() -> dict[str, Any]:
