@@ -5,14 +5,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
+from typing import Final
 
-from apiserver.apis.virt.hardware import cpu
+from apiserver.apis.virt.hardware import cpu, memory
 from apiserver.apis.virt.places import layout
 from launcher.dhcp import lease
 from launcher.domain import copied_disks, disk_caches, disks, migratability
 from launcher.hypervisor.port import Device, Disks
 from launcher.protocol import messages
+
+_BLOCKS_IN_XML: Final = re.compile(r"<numa[\s/>]|<memory\s[^>]*model")
 
 
 def not_migratable(machine: messages.Machine, xml: str = "") -> str:
@@ -33,6 +37,18 @@ def disks_of(machine: messages.Machine) -> Disks:
     is_shared = bool(disk_caches.shared(machine.domain))
     uri = f"unix://{layout.RUN_DIRECTORY}/{layout.MIGRATION_DISKS_SOCKET}"
     return Disks(targets, copied_disks.is_shallow(machine.domain), is_shared, uri, copied_disks.moved(machine.domain))
+
+
+def must_pause_to_move(machine: messages.Machine) -> bool:
+    """Return whether a guest must stand still while it moves: an emulated one with several blocks of memory.
+
+    QEMU's emulator loses writes to all blocks but the first while it moves, or ends with the assertion of ``tlb_reset_dirty_range_all``.
+    """
+    if machine.accelerator == "kvm":
+        return False
+    if machine.domain_xml:
+        return _BLOCKS_IN_XML.search(machine.domain_xml) is not None
+    return memory.pluggable_bytes(machine.domain) > 0 or bool((machine.domain.get("cpu") or {}).get("numa"))
 
 
 def cpu_model(machine: messages.Machine | None) -> str:

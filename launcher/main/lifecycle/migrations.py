@@ -100,9 +100,10 @@ class Migrations:
             if requests.is_to_migrate(self._record.known, request):
                 now = self._record.known
                 disks = machines.disks_of(now.machine) if now.machine is not None else NO_DISKS
+                pauses = now.machine is not None and machines.must_pause_to_move(now.machine)
                 send = functools.partial(self._send, now.machine if request.relays_made_disks else None)
                 self._outgoing = OutgoingMigration(
-                    self._hypervisor, now.name, request, disks, send, self._report, self._times, self._memory
+                    self._hypervisor, now.name, request, disks, send, self._report, self._times, self._memory, pauses=pauses
                 )
                 self._tasks.create_task(self._run_outgoing(self._outgoing))
 

@@ -106,7 +106,11 @@ class OutgoingMigration:
         report: Callable[[messages.MigrationStatus], None],
         times: Times = TIMES,
         memory: Available = pod_memory.available,
+        *,
+        pauses: bool = False,
     ) -> None:
+        """``pauses``: the guest stands still until it arrives."""
+        self._pauses = pauses
         self._times = times
         self._memory = memory
         self.status = messages.MigrationStatus(request.migration_uid, "outgoing", "running", start_time=time.time())
@@ -174,6 +178,8 @@ class OutgoingMigration:
         error: HypervisorError | None = None
         try:
             await self._send_first()
+            if self._pauses:
+                await self.pause()
             await self._hypervisor.migrate(
                 self._name,
                 libvirt_uri=f"qemu+unix:///session?socket={layout.RUN_DIRECTORY}/{layout.MIGRATION_LIBVIRT_SOCKET}",

@@ -20,7 +20,9 @@ DISK = {"name": "data", "type": "EmptyDisk", "source": {"size": "8Mi"}}
 READ = "dd if=/dev/vda of=/dev/null bs=4k count=30 iflag=direct 2>/dev/null"
 
 
-MEMORY = {"guest": "256Mi", "maxGuest": "512Mi"}
+MEMORY = {"guest": "256Mi", "maxGuest": "768Mi"}
+WRITING = "(while :; do dd if=/dev/zero of=/written bs=1M count=150; done) >/dev/null 2>&1 & writer=$!"
+"""Also into added memory, whose writes QEMU's emulator does not record."""
 LARGE, SMALL = str(384 << 20), str(256 << 20)
 RELEASES_MEMORY = {"kernelBoot": {**KERNEL_BOOT, "kernelArgs": f"{KERNEL_ARGS} memhp_default_state=online_movable"}}
 
@@ -104,12 +106,14 @@ def test_linux_gets_memory_and_keeps_it_over_a_migration(start: Callable[[], Lau
         assert settings(resized(at_source, "384Mi"))["memory.guest"] == LARGE
         grown = a_machine(cpu=CPU, memory={**MEMORY, "guest": "384Mi"}, firmware=RELEASES_MEMORY)
         at_target.ask(messages.PrepareMigrationTarget("m1", grown))
+        viewer.sh(WRITING)
         with relay.connected(source, target), target.console() as there:
             at_source.ask(messages.Migrate("m1"))
             assert state_of(at_source.until(ended("m1"))) == "succeeded"
             at_target.until(lambda status: state_of(status) == "arrived")
             assert settings(at_target.ask(messages.ReleaseMigration("m1")))["memory.guest"] == LARGE
             there.type("\n")
+            there.sh("kill $writer; wait $writer; rm /written")
             assert mebibytes(there, before + 128) == before + 128
             assert settings(resized(at_target, "256Mi"))["memory.guest"] == SMALL
             assert mebibytes(there, before) == before

@@ -1,6 +1,9 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
+
+import pytest
 
 from apiserver.apis.virt.places import layout
 from launcher.hypervisor.port import Disks
@@ -30,3 +33,23 @@ def test_pod_only_disks_have_libvirts_names() -> None:
     uri = "unix:///run/kubevirt/migration/disks.sock"
     assert machines.disks_of(machine) == Disks(("vdb", "sda"), shallow=True, shared=True, uri=uri, moved=moved)
     assert machines.disks_of(MACHINE) == Disks((), shallow=True, uri="unix:///run/kubevirt/migration/disks.sock")
+
+
+GROWS: dict[str, Any] = {"memory": {"guest": "1Gi", "maxGuest": "2Gi"}}
+XML = "<domain><devices><memory access='shared' model='virtio-mem'/></devices></domain>"
+
+
+@pytest.mark.parametrize(
+    ("machine", "expected"),
+    [
+        ({"domain": GROWS}, True),
+        ({"domain": {"memory": {"guest": "1Gi"}, "cpu": {"numa": {"cells": []}}}}, True),
+        ({"domain": {"memory": {"guest": "1Gi", "maxGuest": "1Gi"}}}, False),
+        ({"domain": GROWS, "accelerator": "kvm"}, False),
+        ({"domain_xml": XML}, True),
+        ({"domain_xml": "<domain><memory unit='MiB'>256</memory><numatune/></domain>"}, False),
+    ],
+)
+def test_emulated_guest_with_blocks_of_memory_pauses_to_move(machine: dict[str, Any], *, expected: bool) -> None:
+    found = dataclasses.replace(MACHINE, **{"accelerator": "qemu", **machine})
+    assert machines.must_pause_to_move(found) is expected

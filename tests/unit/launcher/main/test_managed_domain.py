@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -319,6 +320,22 @@ async def test_failed_migration_keeps_the_domain_and_uses_up_its_uid(world: Worl
     await world.until(lambda: world.hypervisor.migrating)
     world.hypervisor.end_migration(NAME)
     await world.ends("migrated")
+
+
+GROWS: dict[str, Any] = {"memory": {"guest": "1Gi", "maxGuest": "2Gi"}}
+
+
+@pytest.mark.parametrize("fails", [True, False])
+async def test_guest_that_stands_still_to_move_goes_on_if_it_stays(world: World, fails: bool) -> None:
+    grows = dataclasses.replace(SYNC.machine, domain={**SYNC.machine.domain, **GROWS}, accelerator="qemu")
+    await world.domain.handle(dataclasses.replace(SYNC, machine=grows))
+    await world.domain.handle(messages.Migrate("m1"))
+    await world.until(lambda: world.hypervisor.migrating)
+    calls = world.hypervisor.calls
+    assert [each.split()[0] for each in calls if each.startswith(("suspend", "migrate"))] == ["suspend", "migrate"]
+    world.hypervisor.end_migration(NAME, MigrationFailed("the relay broke") if fails else None)
+    await world.until(lambda: state_of(world) == ("failed" if fails else "succeeded"))
+    assert ("resume" in calls[calls.index("suspend") :]) == fails
 
 
 async def test_an_aborted_migration_is_cancelled(world: World) -> None:
