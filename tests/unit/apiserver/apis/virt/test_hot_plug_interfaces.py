@@ -63,6 +63,13 @@ def test_other_cards_need_a_restart(card: dict[str, Any]) -> None:
         assert live_changes.limits(vm, live_changes.rest(vm)).startswith("live, cards of type masquerade, macvtap, plugin")
 
 
+@pytest.mark.parametrize(("state", "expected"), [("Failed", [hot_plug_interfaces.path_of("lan")]), ("Pending", [])])
+def test_failed_card_needs_a_restart_and_a_waiting_one_does_not(state: str, expected: list[str]) -> None:
+    vm = a_vm([DEFAULT, LAN], [DEFAULT])
+    vm["status"]["changes"] = [{**applied("lan"), "state": state}]
+    assert [each.path for each in live_changes.rest(vm)] == expected
+
+
 def test_changed_card_is_told_how_it_can_be_replaced() -> None:
     vm = a_vm([{**DMZ, "mac": "52:54:00:00:00:78"}, {**LAN, "model": "e1000e"}], [DMZ, LAN])
     assert live_changes.limits(vm, live_changes.rest(vm)) == "live, of a card only state changes; a card of another name replaces it"

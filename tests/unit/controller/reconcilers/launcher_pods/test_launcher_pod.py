@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from apiserver.apis.meta import quantity
 from apiserver.apis.meta.objects import Object
 from apiserver.apis.virt.places import layout
+from apiserver.apis.virt.spec import attachments
 from controller.reconcilers import disk_claims
 from controller.reconcilers.launcher_pods.disks import overlays_bytes
 from controller.reconcilers.launcher_pods.launcher import LOG_BYTES
@@ -501,6 +502,18 @@ def test_the_pods_of_all_examples_can_fill_nothing(example: Object) -> None:
     claims = dict.fromkeys(disk_claims.claims_of(vm))
     for pod in (launcher_pod(vm, 1, claims, SETTINGS, Placement()), target_pod(vm, a_migration(), 1, claims, SETTINGS, MOVE)):
         assert unbounded(pod["spec"]) == []
+
+
+def test_target_has_the_coming_cards_network_under_its_own_link() -> None:
+    """A card of this name may get another network while the guest moves."""
+    cards = [{"name": "default"}, {"name": "lan", "network": "lan", "mac": "52:54:00:00:00:77"}]
+    domain = {"memory": {"guest": "64Mi"}, "devices": {"interfaces": cards}}
+    vm = a_vm(phase="Running", domain=domain)
+    vm["status"]["running"] = {"generation": 1, "domain": {**domain, "devices": {"interfaces": cards[:1]}}}
+    pod = target_pod(vm, a_migration(), 1, {}, SETTINGS, MOVE, coming=["lan"])
+    (link,) = json.loads(pod["metadata"]["annotations"][attachments.ANNOTATION])
+    assert link["interface"] == attachments.link_of_network("lan", f"{link['namespace']}/lan")
+    assert attachments.ANNOTATION not in target_pod(vm, a_migration(), 1, {}, SETTINGS, MOVE)["metadata"]["annotations"]
 
 
 def test_the_examples_were_found() -> None:
