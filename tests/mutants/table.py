@@ -151,12 +151,9 @@ MODULES: Final = (
             f"controller/reconcilers/replica_sets/{each}.py",
             "controller/reconcilers/replica_sets/test_replica_set_corners.py",
             "controller/reconcilers/replica_sets/test_replica_set_plan.py",
+            "controller/reconcilers/replica_sets/test_rollout_plan.py",
         )
-        for each in ("replica_set_plan", "replica_set_status", "membership", "finished", "readiness", "scale_down")
-    ),
-    _module(
-        "controller/reconcilers/replica_sets/rollout_plan.py",
-        "controller/reconcilers/replica_sets/test_rollout_plan.py",
+        for each in ("replica_set_plan", "replica_set_status", "membership", "finished", "readiness", "scale_down", "rollout_plan")
     ),
     _module("controller/reconcilers/pods/liveness.py", "controller/reconcilers/pods/test_liveness.py"),
     _module(

@@ -8,6 +8,7 @@ from typing import Any
 
 from apiserver.apis.meta import times
 from apiserver.apis.meta.objects import Object, generation_of, labels_of, name_of, new_condition, with_condition, without_condition
+from apiserver.apis.virt import structure
 from apiserver.apis.virt.kinds import dig_replica_set
 from apiserver.apis.virt.lifecycle import ordinals, replica_sets, revisions, summary
 from controller.reconcilers.replica_sets import readiness, rollout_plan
@@ -79,8 +80,12 @@ def _lack(replica_set: Object, plan: Plan, now: datetime) -> Failure | None:
         told.append(f"{plan.rollout.restarting} are about to restart or stop")
     if len(plan.active) != wanted:
         told.append(f"the set has {len(plan.active)}")
-    told += [f"{name_of(vm)}: {summary.reason(vm) or summary.word(vm)}" for vm in lacking[:1]]
+    told += [f"{name_of(vm)}: {_state(vm)}" for vm in lacking[:1]]
     return Failure(replica_sets.REPLICAS_UNAVAILABLE, "; ".join(told))
+
+
+def _state(vm: Object) -> str:
+    return "malformed" if structure.of_virtual_machine(vm) else summary.reason(vm) or summary.word(vm)
 
 
 def _conditions(replica_set: Object, failure: Failure | None, lack: Failure | None, now: datetime) -> list[Object]:

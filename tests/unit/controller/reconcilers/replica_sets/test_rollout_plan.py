@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apiserver.apis.meta.objects import Object
+from apiserver.apis.meta.objects import Object, condition
 from controller.reconcilers.replica_sets import replica_set_plan
 from controller.reconcilers.replica_sets.replica_set_plan import Observed, Plan
 from controller.reconcilers.replica_sets.replica_set_status import status
@@ -60,6 +60,12 @@ def plan(replica_set: Object, *machines: Object) -> Plan:
     return replica_set_plan.plan(Observed(replica_set, machines, NOW))
 
 
+def lack(replica_set: Object, *machines: Object) -> str:
+    """Return the message of the condition Reconciling; empty without it."""
+    found = condition(status(replica_set, plan(replica_set, *machines), None, NOW)["conditions"], "Reconciling")
+    return str((found or {}).get("message") or "")
+
+
 def rolling(**given: int) -> Object:
     return {"type": "RollingUpdate", "rollingUpdate": given}
 
@@ -110,9 +116,11 @@ def test_without_revisions_nothing_is_updated() -> None:
 
 
 def test_a_malformed_machine_is_left_alone() -> None:
-    broken = machine(0)
+    broken = machine(0, phase="Stopped", ready=None)
     broken["status"]["attempts"] = [{"number": "x"}]
-    assert plan(a_pool(1), broken).rollout.update == ()
+    found = plan(a_pool(1), broken)
+    assert found.rollout.update == ()
+    assert lack(a_pool(1), broken) == "0 of 1 machines are available; 0 have the newest template; web-0: malformed"
 
 
 @pytest.mark.parametrize(
@@ -148,6 +156,22 @@ def test_the_status_tells_the_progress(machines: list[Object], current: str, upd
     reconciling = [each["message"] for each in told["conditions"] if each["type"] == "Reconciling"]
     assert bool(reconciling) is (current == OLD)
     assert any(f"{updated} have the newest template" in each for each in reconciling) is (updated < 2)
+
+
+@pytest.mark.parametrize(
+    ("replica_set", "machines", "message"),
+    [
+        (a_pool(), [machine(0), machine(1, NEW), machine(2, NEW)], "3 of 3 machines are available; 2 have the newest template"),
+        (a_pool(4), [*(machine(each, NEW) for each in range(3)), waiting(3, NEW)], "3 of 4 machines are available; web-3: Pending"),
+        (a_pool(2), [waiting(0, NEW), waiting(1, NEW)], "0 of 2 machines are available; web-0: Pending"),
+        (a_pool(1), [machine(0, NEW), machine(1, NEW)], "2 of 1 machines are available; the set has 2"),
+        (a_pool(2), [machine(0, NEW), stopping(1, NEW)], "2 of 2 machines are available; 1 are about to restart or stop"),
+        (a_pool(2, {"type": "OnDelete"}), [machine(0), machine(1)], ""),
+        (a_pool(2, rolling(partition=1)), [machine(0), machine(1, NEW)], ""),
+    ],
+)
+def test_reconciling_tells_what_the_set_waits_for(replica_set: Object, machines: list[Object], message: str) -> None:
+    assert lack(replica_set, *machines) == message
 
 
 @pytest.mark.parametrize(("spec", "waits"), [({"ordinals": {}}, False), ({}, True)])
