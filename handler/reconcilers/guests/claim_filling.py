@@ -15,7 +15,7 @@ from apiserver.apis.virt.hardware import disk_imports
 from apiserver.apis.virt.lifecycle import conditions
 from apiserver.apis.virt.places import layout
 from apiserver.apis.virt.spec import hot_plug
-from handler.pods.launcher import LauncherRefused
+from handler.pods.launcher import Disconnected, LauncherRefused
 from handler.pods.links import Holder
 from handler.reconcilers.guests import guest_imports, guest_status
 from handler.reconcilers.guests.claim_imports import CORRECT, Reports
@@ -65,11 +65,16 @@ class ClaimFilling:
             raise Unfinished(f"pod {pod.name} {why}", seconds=seconds)
         await self._ports.node.give_claim(pod.uid)
         try:
-            await link.connection.call(messages.Import(_machine(vm, disk)))
+            pending = link.connection.begin(messages.Import(_machine(vm, disk)))
+            if not await pending.answered(within=self._ports.limits.start_patience_seconds):
+                pending.forget()
+                raise Unfinished(f"pod {pod.name} does not answer", seconds=seconds)
         except LauncherRefused as refused:
             if refused.reason != "NotReady":
                 raise
             self._note(vm, disk, pod.uid, refused.status)
+        except Disconnected as error:
+            raise Unfinished(f"pod {pod.name}: {error}", seconds=seconds) from error
         else:
             self._done.add(pod.uid)
             if self._reports.pop(pod.uid, None) is not None:

@@ -174,3 +174,18 @@ async def test_pod_that_ended_is_waited_for(world: World) -> None:
         pod.exit()
         await eventually(lambda: "has ended; virt-controller makes another one" in entry(world).get("message", ""))
         assert (entry(world)["state"], handler.node.mounted) == ("Pending", {})
+
+
+async def test_silent_pod_of_an_import_delays_no_other_change(world: World) -> None:
+    guest, pod = await pods(world, *an_import("Downloading", 3))
+    world.limits = replace(world.limits, start_patience_seconds=0.1)
+    pod.mute = True
+    async with world.handler():
+        await eventually(lambda: phase_is(world, "Running"))
+        report(guest)
+        await edit(world, wanted=True, runs=True)
+        await eventually(lambda: entry(world).get("message", "").endswith("does not answer"))
+        assert entry(world)["state"] == "Pending"
+        assert guest.status.domain is not None
+        guest.change(domain=replace(guest.status.domain, state="paused", reason="ioerror"))
+        await eventually(lambda: world.status()["domain"]["state"] == "paused")

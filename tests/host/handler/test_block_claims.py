@@ -6,7 +6,7 @@ import errno
 import os
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -159,7 +159,7 @@ def test_file_systems_and_other_devices_are_left_alone(pod: Pod) -> None:
 @pytest.mark.parametrize("then", ["again", "the other way"])
 @pytest.mark.parametrize("what", ["put", "remove"])
 def test_device_comes_and_goes_after_a_kill_at_each_line(pod: Pod, what: str, then: str) -> None:
-    calls = {
+    calls: dict[str, Callable[[], object]] = {
         "put": lambda: block_claims.put(pod.source, pod.target, "data", read_only=False),
         "remove": lambda: block_claims.remove(pod.target, UID, "data"),
     }

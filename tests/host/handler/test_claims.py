@@ -6,7 +6,7 @@ import errno
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -111,7 +111,7 @@ def test_unused_mount_of_a_lost_attachment_pod_is_replaced(pod: Pod) -> None:
 @pytest.mark.parametrize("then", ["again", "the other way"])
 @pytest.mark.parametrize("what", ["put", "remove"])
 def test_claim_comes_and_goes_after_a_kill_at_each_line(pod: Pod, what: str, then: str) -> None:
-    calls = {
+    calls: dict[str, Callable[[], object]] = {
         "put": lambda: claims.put(pod.launcher, pod.launcher, "data", read_only=False),
         "remove": lambda: claims.remove(pod.launcher, "data"),
     }
