@@ -43,8 +43,9 @@ from handler.plugins.calling import Plugins
 from handler.plugins.deleting import Deleter, event_recorder
 from handler.plugins.protocol import Kind
 from handler.plugins.records import Records
-from handler.pods import launcher, passwords, places
+from handler.pods import deadlines, launcher, passwords, places
 from handler.pods import limits as link_limits
+from handler.pods.deadlines import Deadlines
 from handler.pods.links import Link, Links
 from handler.pods.process import Launcher
 from handler.pods.reads import Reads
@@ -131,6 +132,7 @@ class Agent:
         self._recorder = Recorder(client, names.HANDLER, clock, host=name)
         connect = functools.partial(launcher.connect, kubelet=options.kubelet, identify=identify, limits=limits.links)
         self.links = Links(connect, changed=self._link_changed, limits=limits.links)
+        self._deadlines = Deadlines(deadlines.file_of(name), options.kubelet, self.links.connected)
         self.reads = Reads(self.links)
         self._statistics = GuestStatistics(name, self.machines.list, Reads(self.links, wait_seconds=STATISTICS_SECONDS))
         self._screenshots = Screenshots(options.kubelet)
@@ -209,6 +211,7 @@ class Agent:
                 tasks.create_task(loop.run(self._synced))
             tasks.create_task(self._deleter.run())
             tasks.create_task(self._sweep.run())
+            tasks.create_task(self._deadlines.run())
             tasks.create_task(self._label())
             tasks.create_task(self._beat())
             tasks.create_task(Health(self._options.health_port, self._checks()).run())

@@ -93,7 +93,7 @@ ROWS: Final = (
     _row("host/launcher/test_processors_and_memory.py", 45, "launcher/domain", "launcher/hypervisor"),
     _row("host/launcher/test_rbd_disks.py", 20, "launcher/domain"),
     _row("host/launcher/test_shareable.py", 10, "launcher/domain"),
-    _row("models/test_fencing.py", 50, "controller/reconcilers/pods", "controller/reconcilers/nodes"),
+    _row("models/test_fencing.py", 60, "apiserver/apis/virt/guards.py", "controller/sealing", "handler/guardian"),
     _row("cluster/test_autoscaling.py", 40, "apiserver/registry/generic/scaling.py", "controller/reconcilers/replica_sets"),
     _row("cluster/test_bad_days_matrix.py", 45, "controller/reconcilers", "handler/reconcilers", "launcher/main"),
     _row("cluster/test_cloud.py", 150, "launcher/domain", "importer"),

@@ -116,6 +116,7 @@ SOURCES: Final[Mapping[str, Source]] = MappingProxyType(
             of_leases=True,
         ),
         "replica_sets": Source(REPLICA_SETS, trimming.trim_replica_set, {membership.BY_NAMESPACE: membership.namespace_of_set}),
+        "guardians": Source(LEASES, trimming.trim_guardian, component=names.GUARDIAN, of_leases=True),
     }
 )
 """By field of :class:`controller.reconcilers.indexes.Informers`."""
@@ -221,7 +222,7 @@ LOOPS: Final[Sequence[Loop]] = (
     Loop(
         "virtualmachines",
         _machines,
-        informers=("vms", "migrations", "pods", "claims", "nodes", "leases"),
+        informers=("vms", "migrations", "pods", "claims", "nodes", "leases", "guardians"),
         rights=(
             *_OF_PODS,
             _right(PRIORITY_CLASSES, "list"),
@@ -272,7 +273,7 @@ LOOPS: Final[Sequence[Loop]] = (
 FENCING: Final = Loop(
     "fencing",
     _fencing,
-    informers=("nodes", "leases", "vms"),
+    informers=("nodes", "leases", "guardians", "vms"),
     rights=(_right(NODES, "get update"), Right(LEASES.group, LEASES.plural, "get", scope="node leases")),
 )
 """Runs only if the chart's value ``fencing.agent`` names a fence agent."""

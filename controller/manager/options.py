@@ -45,6 +45,7 @@ class Options:
     evictions: Limits
     migrations: MigrationLimits
     fence_agent: FenceAgent | None = None
+    seals: bool = False
 
 
 def parse(arguments: Sequence[str] | None = None) -> Options:
@@ -54,7 +55,19 @@ def parse(arguments: Sequence[str] | None = None) -> Options:
         description="Keeps a pod for every VirtualMachine that should be on and for every Migration; issues and renews certificates.",
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
-    for add in (_installation, _launchers, _work, _metrics, _certificates, _evictions, _migration_limits, _migrations, _updates, _fencing):
+    for add in (
+        _installation,
+        _launchers,
+        _work,
+        _metrics,
+        _certificates,
+        _evictions,
+        _migration_limits,
+        _migrations,
+        _updates,
+        _fencing,
+        _guardians,
+    ):
         add(parser)
     given = parser.parse_args(arguments)
     try:
@@ -93,6 +106,7 @@ def parse(arguments: Sequence[str] | None = None) -> Options:
             kept=given.migrations_kept,
         ),
         fence_agent=_fence_agent(given),
+        seals=given.seal_guardians,
     )
 
 
@@ -297,6 +311,14 @@ def _fencing(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--fence-timeout", type=_call_limit, default=f"{given.timeout_seconds:.0f}s", help="limit for a call of --fence-agent, at most 100s"
+    )
+
+
+def _guardians(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--seal-guardians",
+        action="store_true",
+        help="restart machines of a lost node elsewhere once its guardian must have ended their guests",
     )
 
 

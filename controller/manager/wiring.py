@@ -4,6 +4,7 @@
 
     process ─ health
             ├ admission of evictions, on every replica
+            ├ seals of guardians' Leases, on every replica
             └ leader election ─ leading ┬ recorder
                                         ├ certificates
                                         ├ the secret in the path of the evictions' webhook
@@ -47,6 +48,7 @@ from controller.runtime.clock import Clock
 from controller.runtime.leaderelection import LeaderElector
 from controller.runtime.leaderelection import Settings as LeaseSettings
 from controller.runtime.recorder import Recorder
+from controller.sealing.sealing import Sealing, identity_of
 from controller.serving.evictions import EvictionServer
 from controller.serving.health import Health
 from controller.serving.metrics import MetricsServer
@@ -106,7 +108,7 @@ class Machines:
 
     def __init__(self, environment: Environment) -> None:
         client, options, metrics = environment.client, environment.options, environment.metrics
-        lease_namespace = options.node_lease_namespace or names.node_lease_namespace(environment.namespace)
+        lease_namespace = _lease_namespace(environment)
         self._informers = {name: source.informer(client, lease_namespace) for name, source in SOURCES.items()}
         informers = Informers(**self._informers)
         material = Material(
@@ -117,7 +119,7 @@ class Machines:
             limits=options.migrations,
             elapsed=environment.elapsed,
             informers=informers,
-            reports=NodeReports(client, informers.nodes, informers.leases, lease_namespace, environment.elapsed),
+            reports=NodeReports(client, informers.nodes, informers.leases, lease_namespace, environment.elapsed, informers.guardians),
             targets=Absences(environment.elapsed),
             fence_agent=options.fence_agent,
         )
@@ -173,7 +175,20 @@ async def run(environment: Environment, parts: Callable[[Environment], Sequence[
         tasks.create_task(webhook.run())
         tasks.create_task(health.run())
         tasks.create_task(metrics.run())
+        if options.seals:
+            tasks.create_task(_sealing(environment).run())
         tasks.create_task(_elected(environment, lead))
+
+
+def _lease_namespace(environment: Environment) -> str:
+    return environment.options.node_lease_namespace or names.node_lease_namespace(environment.namespace)
+
+
+def _sealing(environment: Environment) -> Sealing:
+    client, clock = environment.client, environment.clock
+    recorder = Recorder(client, USER_AGENT, clock)
+    identity = identity_of(environment.options.identity)
+    return Sealing(client, recorder, clock, _lease_namespace(environment), identity, lambda: time.clock_gettime(time.CLOCK_BOOTTIME))
 
 
 async def _elected(environment: Environment, lead: Callable[[], Awaitable[None]]) -> None:

@@ -87,6 +87,7 @@ class Informers:
     nodes: Informer
     leases: Informer
     replica_sets: Informer
+    guardians: Informer
 
     def migrations_of(self, machine: NamespacedName) -> Iterable[Object]:
         """Return the Migrations for a machine's name."""

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from apiserver.apis.meta.objects import Object, annotations_of, condition, controller_of, dig, without_managed_fields
-from apiserver.apis.virt import structure
+from apiserver.apis.virt import guards, structure
 from apiserver.apis.virt.kinds import dig_migration
 from apiserver.apis.virt.lifecycle import evictions, failed_starts
 from apiserver.apis.virt.lifecycle.ordinals import SET_LABEL
@@ -27,6 +27,13 @@ MAX_TEXT: Final = 4096
 """Kubelets truncate termination messages there."""
 MAX_NAME: Final = 254
 """One more than allowed, so that longer ones stay invalid."""
+
+
+def trim_guardian(lease: Object) -> Object:
+    """Return the fields of a guardian's Lease that virt-controller reads."""
+    kept = {key: value for key, value in annotations_of(lease).items() if key in (guards.PROMISE_ANNOTATION, guards.SEALED_ANNOTATION)}
+    metadata = {key: lease["metadata"][key] for key in ("name", "namespace", "uid", "resourceVersion") if key in lease["metadata"]}
+    return {"metadata": {**metadata, "annotations": kept}}
 
 
 def trim_claim(claim: Object) -> Object:

@@ -13,6 +13,7 @@ from apiserver.apis.meta import descriptors
 from apiserver.apis.virt.places import names
 
 OPENSSL_SECONDS: Final = 20.0
+_NEW_KEY: Final = ("genpkey", "-algorithm", "EC", "-pkeyopt", "ec_paramgen_curve:P-256")
 
 
 class KeyFailed(Exception):
@@ -27,6 +28,23 @@ class Made:
     request: bytes
 
 
+@dataclass(frozen=True, slots=True)
+class SelfSigned:
+    """A private key and a certificate that it signed itself, PEM."""
+
+    key: bytes = field(repr=False)
+    certificate: bytes
+
+
+async def self_signed(name: str, *, openssl_seconds: float = OPENSSL_SECONDS) -> SelfSigned:
+    """Return a new key with its own certificate for this DNS name. Raises KeyFailed, as :func:`make`."""
+    key = await _openssl(openssl_seconds, *_NEW_KEY)
+    named = ("-config", "/dev/null", "-subj", f"/CN={name}", "-addext", f"subjectAltName=DNS:{name}")
+    with descriptors.in_memory(key) as handle:
+        request = ("req", "-x509", "-new", "-sha256", "-days", "3650", "-key", f"/proc/self/fd/{handle}")
+        return SelfSigned(key, await _openssl(openssl_seconds, *request, *named, inherited=(handle,)))
+
+
 async def make(node: str, *, openssl_seconds: float = OPENSSL_SECONDS) -> Made:
     """Return a new key and certificate request for virt-handler of this node.
 
@@ -35,7 +53,7 @@ async def make(node: str, *, openssl_seconds: float = OPENSSL_SECONDS) -> Made:
         ValueError: the node can have no certificate.
     """
     server_name = names.handler_server_name(node)
-    key = await _openssl(openssl_seconds, "genpkey", "-algorithm", "EC", "-pkeyopt", "ec_paramgen_curve:P-256")
+    key = await _openssl(openssl_seconds, *_NEW_KEY)
     # the distribution's default configuration may add extensions
     subject = ("-config", "/dev/null", "-subj", f"/CN={names.HANDLER}", "-addext", f"subjectAltName=DNS:{server_name}")
     request = ("req", "-new", "-sha256")

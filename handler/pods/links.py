@@ -110,6 +110,10 @@ class Links:
         link = self._links.get(pod_uid)
         return link is not None and not link.gone
 
+    def connected(self) -> list[str]:
+        """Return the uids of the pods with a connected launcher."""
+        return [uid for uid, link in self._links.items() if link.connection is not None]
+
     def __len__(self) -> int:
         return len(self._links)
 

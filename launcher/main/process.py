@@ -10,6 +10,7 @@ import contextlib
 import gc
 import logging
 import signal
+import threading
 import uuid
 from pathlib import Path
 from typing import Final
@@ -26,6 +27,7 @@ from launcher.main.programs import device_cgroup, qemu_log
 from launcher.main.programs.children import Children
 from launcher.main.programs.libvirtd import Libvirtd
 from launcher.main.serving.console import Console
+from launcher.main.serving.deadline import Deadline
 from launcher.main.serving.screenshots import Screenshots
 from launcher.main.serving.serial_ports import SerialPorts
 from launcher.main.serving.wire import VERSION, Server
@@ -49,6 +51,7 @@ async def run(directory: Path = Path(layout.RUN_DIRECTORY), cache: Path = Path(l
     children = Children()
     daemon = Daemon(directory, cache)
     _prepare(directory, daemon)
+    threading.Thread(target=Deadline(directory / layout.DEADLINE_SOCKET).run, name="deadline", daemon=True).start()
     hypervisor = LibvirtHypervisor(daemon.uri, emulator=Emulator(layout.EMULATOR, daemon.capabilities(layout.EMULATOR)))
     dhcp, ipv6 = DhcpServer(), Ipv6Server()
 

@@ -24,6 +24,7 @@ ALONE = frozenset(
         "etcd_move",
         "eviction_strategies",
         "first_session",
+        "guardians",
         "hotplug_disks",
         "hotplug_interfaces",
         "live_changes",

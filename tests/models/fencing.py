@@ -1,44 +1,48 @@
-"""A model of the proposed guardian: a promise of a node that its guests end, and a seal before a restart elsewhere.
+"""A model of the guardian: a promise of a node that its guests end, and a seal before a restart elsewhere.
 
-Two nodes and a controller. Node A has the guest. X is the voter that belongs to both majorities: that which lets A extend its promise, and
-that which lets the controller seal. All other voters are always fresh and attest nothing, which favours neither side. Time passes in ticks;
-ages stop counting once a greater age means the same. B's guest starts at the seal. The one bad state has both guests.
+The model takes its decisions with the code of virt-controller (``controller.sealing.seal_plan``) and of the guardian
+(``handler.guardian.decisions``); only a weaker protocol replaces one of them. Two nodes and a controller. Node A has the guest. X is the
+voter that belongs to both majorities: that which lets A extend its promise, and that which lets the controller seal. Y is always fresh and
+attests nothing; A always attests for itself. Time passes in ticks of a second; ages stop counting once a greater age means the same. B's
+guest starts at the seal. The one bad state has both guests.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cache
 from typing import Final, NamedTuple
 
-NEVER: Final = 99
+from apiserver.apis.virt import guards
+from apiserver.apis.virt.guards import Promise, Times
+from controller.sealing import seal_plan
+from controller.sealing.seal_plan import Watch
+from handler.guardian import decisions
+
 NONE: Final = -1
+VOTERS: Final = ("A", "X", "Y")
+SMALL: Final = Times(promise=5, kill=1, silence=4, fresh=2, read=1, read_limit=0, wait=8)
+"""``guards.faults`` finds nothing in these times."""
 
 
 @dataclass(frozen=True, slots=True)
 class Protocol:
     """Times in ticks, and rules. A weaker protocol breaks one of them."""
 
-    promise: int = 5
-    """T: the guest ends so long after the send of the last confirmed renewal, or the last attestation."""
-    kill: int = 1
-    """K: time to kill the guest and verify that."""
-    silence: int = 4
-    """D: X may attest that it is cut off too if it sent nothing for so long."""
-    fresh: int = 2
-    """F: X is fresh if the send behind its newest renewal is at most so old."""
-    wait: int = 8
-    """W: how long the controller watches an unchanged Lease, and fresh voters."""
+    times: Times = field(default=SMALL)
     compares_versions: bool = True
     """The seal is refused if the Lease changed since it was read."""
     counts_from_send: bool = True
     """The promise counts from the send of a renewal, not from its answer."""
     echoes: bool = True
-    """Freshness counts from the send of X's renewal, not from its commit."""
+    """Freshness counts from the beat that X's renewal echoes, not from its commit."""
     needs_fresh_voters: bool = True
     """X must be fresh throughout the wait."""
     attests_only_when_silent: bool = True
+    needs_majority_to_attest: bool = True
+    """A extends its promise only if a majority attests."""
     stale_reads: bool = False
     """The controller may read an old version of A's Lease."""
     pauses: bool = False
@@ -52,14 +56,12 @@ class State(NamedTuple):
     """A's guest can write."""
     restarted: bool = False
     """B's guest can write."""
-    confirmed: int = 0
-    """Age of A's last confirmed renewal, from its send."""
-    attested: int = NEVER
-    """Age of X's last attestation to A."""
+    promised: int = 0
+    """Age of A's last confirmed renewal, from its send, or of the last attestation to A: the younger one."""
     renewal: int = NONE
-    """Age of A's renewal without an answer."""
+    """Age of the renewal of A without an answer that is or will be written: of several, at most one is."""
     committed: bool = False
-    """A's renewal without an answer is written."""
+    """That renewal is written."""
     changed: bool = False
     """A's Lease changed since the controller read it."""
     sent: int = 0
@@ -68,12 +70,12 @@ class State(NamedTuple):
     """Age of X's send that is not written yet. It may be written at any later time."""
     beat: int = 0
     """Age of the send behind X's newest written renewal."""
-    seen_beat: int = 0
-    """The same, as the controller read it."""
     fresh_for: int = 0
-    """q: how long X has been fresh at every read."""
+    """q, at the last read; NONE: X was not fresh."""
     unchanged_for: int = 0
-    """o: how long A's Lease has not changed."""
+    """o, at the last read."""
+    unread: int = 0
+    """Ticks since the last read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,48 +125,99 @@ def _steps(state: State, protocol: Protocol) -> Iterator[tuple[str, State]]:
 
 
 def _node_a(state: State, protocol: Protocol) -> Iterator[tuple[str, State]]:
-    if state.renewal == NONE:
-        yield "A sends a renewal", state._replace(renewal=0, committed=False)
-    elif not state.committed:
-        yield "A's renewal is written", state._replace(committed=True, changed=True)
-    else:
+    if state.committed:
         age = state.renewal if protocol.counts_from_send else 0
-        yield "A gets the answer", state._replace(confirmed=min(state.confirmed, age), renewal=NONE, committed=False)
+        promised = _promised(state.promised, protocol.times, confirmed=age)
+        yield "A gets the answer", state._replace(promised=promised, renewal=NONE, committed=False)
+        return
+    yield "A sends a renewal, and this one will be written", state._replace(renewal=0)
+    if state.renewal != NONE:
+        yield "A's renewal is written", state._replace(committed=True, changed=True)
+
+
+@cache
+def _promised(before: int, times: Times, *, confirmed: int | None = None, attested: bool = False) -> int:
+    """Return A's ``promised`` after it learned that a renewal of this age was written, or after an attestation."""
+    state = decisions.State(confirmed=float(-before))
+    state = state if confirmed is None else decisions.confirmed(state, float(-confirmed))
+    until = decisions.deadline(decisions.attested(state, 0.0) if attested else state, times)
+    assert until is not None
+    return _age(until - times.promise)
+
+
+@cache
+def _lives(promised: int, times: Times) -> bool:
+    """Return whether the guest may live: the deadline, and the time to kill it, are not over."""
+    until = decisions.deadline(decisions.State(confirmed=float(-promised)), times)
+    return until is not None and until + times.kill > 0
+
+
+@cache
+def _attests(sent: int, protocol: Protocol) -> bool:
+    """Return whether A extends its promise, after X sent its last renewal so long ago."""
+    may = decisions.may_attest(decisions.State(sent=float(-sent)), 0.0, protocol.times) or not protocol.attests_only_when_silent
+    return decisions.is_attested({"A", "X"} if may else {"A"}, (VOTERS,)) or not protocol.needs_majority_to_attest
+
+
+def _age(at: float) -> int:
+    return int(-at)
 
 
 def _voter_x(state: State, protocol: Protocol) -> Iterator[tuple[str, State]]:
-    if state.pending == NONE:
-        yield "X sends a renewal", state._replace(sent=0, pending=0)
-    else:
+    yield "X sends a renewal, and this one will be written", state._replace(sent=0, pending=0)
+    if state.pending != NONE:
+        yield "X sends a renewal, and the one before will be written", state._replace(sent=0)
         yield "X's renewal is written", state._replace(pending=NONE, beat=state.pending if protocol.echoes else 0)
-    if state.sent >= protocol.silence or not protocol.attests_only_when_silent:
-        yield "X attests to A", state._replace(attested=0)
+    if _attests(state.sent, protocol):
+        yield "a majority attests to A", state._replace(promised=_promised(state.promised, protocol.times, attested=True))
+
+
+def _watch(unchanged_for: int, fresh_for: int, unread: int) -> Watch:
+    """Return what the controller knows: its last read was ``unread`` ticks ago."""
+    read_at = float(-unread)
+    return Watch("seen", read_at - unchanged_for, None if fresh_for == NONE else read_at - fresh_for, read_at)
 
 
 def _may_seal(state: State, protocol: Protocol) -> bool:
-    waited = state.unchanged_for >= protocol.wait
-    fresh = state.fresh_for >= protocol.wait or not protocol.needs_fresh_voters
-    return waited and fresh and not (protocol.compares_versions and state.changed)
+    return not (protocol.compares_versions and state.changed) and _has_waited(state.unchanged_for, state.fresh_for, protocol)
+
+
+@cache
+def _has_waited(unchanged_for: int, fresh_for: int, protocol: Protocol) -> bool:
+    watch = _watch(unchanged_for, fresh_for if protocol.needs_fresh_voters else int(protocol.times.wait), 0)
+    return seal_plan.may_seal(watch, protocol.times)
+
+
+@cache
+def _read(unchanged_for: int, fresh_for: int, unread: int, beat: int, times: Times, *, notices: bool) -> tuple[int, int]:
+    """Return o and q after the controller read both Leases, one tick later."""
+    promises = {"X": Promise(beats={"C": "x"}), "Y": Promise(beats={"C": "y"})}
+    fresh = seal_plan.fresh_voters(promises, {"x": float(-beat), "y": 0.0}, "C", 0.0, times)
+    before = _watch(unchanged_for, fresh_for, unread + 1)
+    watch = seal_plan.observe(before, "new" if notices else "seen", 0.0, times, fresh=guards.majority(fresh, VOTERS))
+    longest = int(times.wait)
+    return min(_age(watch.unchanged_since), longest), NONE if watch.fresh_since is None else min(_age(watch.fresh_since), longest)
 
 
 def _tick(state: State, protocol: Protocol, *, reads: bool, stale: bool = False, paused: bool = False) -> State:
-    ends, longest, oldest = protocol.promise + protocol.kill, protocol.wait + 1, max(protocol.silence, protocol.fresh) + 1
-    confirmed, attested = state.confirmed, state.attested
-    if not paused:
-        confirmed, attested = min(confirmed + 1, ends), attested if attested == NEVER else min(attested + 1, ends)
-    beat = min(state.beat + 1, oldest)
-    seen_beat = beat if reads else min(state.seen_beat + 1, oldest)
-    notices = reads and not stale and state.changed
+    times = protocol.times
+    ends, stale_beat = int(times.promise + times.kill), int(times.fresh) + 1
+    promised = state.promised if paused else min(state.promised + 1, ends)
+    beat = min(state.beat + 1, stale_beat)
+    unchanged_for, fresh_for, unread = state.unchanged_for, state.fresh_for, min(state.unread + 1, int(times.read + times.read_limit))
+    if reads:
+        notices = state.changed and not stale
+        unchanged_for, fresh_for = _read(unchanged_for, fresh_for, state.unread, beat, times, notices=notices)
+        unread = 0
     return state._replace(
-        guest=confirmed < ends or (attested != NEVER and attested < ends),
-        confirmed=confirmed,
-        attested=attested,
+        guest=_lives(promised, times),
+        promised=promised,
         renewal=state.renewal if state.renewal == NONE else min(state.renewal + 1, ends),
         changed=state.changed and not (reads and not stale),
-        sent=min(state.sent + 1, oldest),
-        pending=state.pending if state.pending == NONE else min(state.pending + 1, oldest),
+        sent=min(state.sent + 1, int(times.silence)),
+        pending=state.pending if state.pending == NONE else min(state.pending + 1, stale_beat),
         beat=beat,
-        seen_beat=seen_beat,
-        fresh_for=min(state.fresh_for + 1, longest) if seen_beat <= protocol.fresh else 0,
-        unchanged_for=0 if notices else min(state.unchanged_for + 1, longest),
+        fresh_for=fresh_for,
+        unchanged_for=unchanged_for,
+        unread=unread,
     )

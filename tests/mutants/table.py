@@ -155,6 +155,8 @@ MODULES: Final = (
         )
         for each in ("replica_set_plan", "replica_set_status", "membership", "finished", "readiness", "scale_down", "rollout_plan")
     ),
+    _module("controller/sealing/seal_plan.py", "controller/sealing/test_seal_plan.py"),
+    _module("handler/guardian/decisions.py", "handler/guardian/test_decisions.py"),
     _module("controller/reconcilers/pods/liveness.py", "controller/reconcilers/pods/test_liveness.py"),
     _module(
         "controller/reconcilers/pods/absences.py",

@@ -17,7 +17,7 @@ from typing import Final
 from apiserver.apis.core.resources import LEASES
 from apiserver.apis.meta import errors
 from apiserver.apis.meta.objects import Object, annotations_of, dig, name_of
-from apiserver.apis.virt import node_protocol
+from apiserver.apis.virt import guards, node_protocol
 from apiserver.apis.virt.places import names, node_states
 from apiserver.client.informer import Informer
 from apiserver.client.rest import Client
@@ -118,8 +118,16 @@ class SignsOfLife:
 class NodeReports:
     """Determines unreachable nodes from informers of Nodes and Leases."""
 
-    def __init__(self, client: Client, nodes: Informer, leases: Informer, namespace: str, elapsed: Callable[[], float]) -> None:
-        """``leases`` are those of virt-handlers, in ``namespace``; ``elapsed`` returns monotonic seconds."""
+    def __init__(
+        self,
+        client: Client,
+        nodes: Informer,
+        leases: Informer,
+        namespace: str,
+        elapsed: Callable[[], float],
+        guardians: Informer | None = None,
+    ) -> None:
+        """``leases`` are those of virt-handlers, ``guardians`` those of guardians, in ``namespace``; ``elapsed``: monotonic seconds."""
         self._client = client
         self._nodes = nodes
         self._leases = leases
@@ -128,6 +136,9 @@ class NodeReports:
         self._changed: list[Callable[[str], None]] = []
         nodes.subscribe(self._node_changed)
         leases.subscribe(self._lease_changed)
+        self._guardians = guardians
+        if guardians is not None:
+            guardians.subscribe(self._guardian_changed)
 
     def subscribe(self, changed: Callable[[str], None]) -> None:
         """Call ``changed(node)`` when a node needs another check, except when a report expires (``Unreachable.of_kubelet``)."""
@@ -158,6 +169,16 @@ class NodeReports:
                 unreachable += 1
         return Census(reporting, unreachable)
 
+    def sealed_pods(self) -> dict[str, frozenset[str]]:
+        """Return by node the uids of the pods that the sealed Lease of its guardian lists."""
+        return {} if self._guardians is None else guards.sealed_pods(self._guardians.list())
+
+    def promised_pods(self, node: str) -> frozenset[str] | None:
+        """Return the uids of the pods that a node's guardian promised to end; None without a guardian."""
+        found = None if self._guardians is None else self._guardians.get(self._namespace, names.guardian_lease(node))
+        promise = None if found is None else guards.promise_of(found)
+        return None if promise is None or promise.withdrawn else frozenset(promise.pods)
+
     async def unreachable(self, nodes: Iterable[str]) -> Unreachable:
         """Return which of these nodes are unreachable."""
         left = {
@@ -187,6 +208,10 @@ class NodeReports:
             self._signs.lease_gone(old)
         if bool(was) != bool(self._signs.left(node)) or protocol_of(old or {}) != protocol_of(new or {}):
             self._notify(node)
+
+    def _guardian_changed(self, old: Object | None, new: Object | None) -> None:
+        if new is not None and guards.is_sealed(new) and (old is None or not guards.is_sealed(old)):
+            self._notify(guards.guardian_of(new))
 
     def _notify(self, node: str) -> None:
         for changed in self._changed:

@@ -27,11 +27,14 @@ async def gather(reports: NodeReports, nodes: Iterable[str], absent: Sequence[Ti
 
     The grace period of an absent pod begins again when its kubelet reports: until then it ended no container.
     """
-    found = Evidence(await reports.unreachable(node for node in nodes if node), tuple(each.pod for each in absent))
+    named = {node for node in nodes if node}
+    unreachable = await reports.unreachable(named)
+    promised = {node: pods for node in named if (pods := reports.promised_pods(node)) is not None}
+    found = Evidence(unreachable, tuple(each.pod for each in absent), reports.sealed_pods(), promised)
     for each in absent:
         verdict = liveness.verdict(each.pod, found)
         if isinstance(verdict, Unknown) and verdict.until is not Decider.TIME:
             each.absences.hold(each.named_by)
-        if verdict not in (liveness.LOST, liveness.FENCED):
+        if verdict not in (liveness.LOST, liveness.FENCED, liveness.SEALED):
             each.absences.note_report(each.named_by)
     return found

@@ -5,6 +5,7 @@ evidence                                               verdict
 =====================================================  ===========================================================
 the pod has a final phase and no running container     over: its kubelet says so
 the pod is there, and a person calls its node off      over: the taint ``out-of-service``
+the sealed Lease of a guardian lists the pod           over: that guardian has ended it, whatever else is known
 the API server lacks the pod, and no status names it   over: it never ran, or another pass saw its end
 the pod is gone, and so is its grace period            over: a kubelet that reports has ended its containers
 the pod went while its node was unreachable            over: the user who deleted it states that the node is off
@@ -23,10 +24,11 @@ No other module calls :func:`controller.reconcilers.pods.pod_state.is_over`.
 from __future__ import annotations
 
 import enum
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
-from apiserver.apis.meta.objects import Object
+from apiserver.apis.meta.objects import Object, uid_of
 from controller.reconcilers.nodes.node_reports import Unreachable
 from controller.reconcilers.pods import pod_state
 
@@ -40,6 +42,8 @@ class Witness(enum.Enum):
     """The API server lacks the pod, and no status names it by uid."""
     TIME = "time"
     """The pod is gone, and a reporting kubelet had its grace period to end the containers; or the pod was over before."""
+    GUARDIAN = "guardian"
+    """The sealed Lease of its node's guardian lists the pod (``controller.sealing``). No container of it starts again."""
     PERSON = "person"
     """A person states that the unreachable node is off: by its taint, its deletion, or a forced deletion of the pod.
 
@@ -82,6 +86,7 @@ ALIVE: Final = Alive()
 LOST: Final = Unknown(Decider.NODE)
 """On a pod of an unreachable node."""
 FENCED: Final = Over(Witness.PERSON)
+SEALED: Final = Over(Witness.GUARDIAN)
 LOST_LOOK_SECONDS: Final = 10.0
 """Between two looks at an absent pod of an unreachable node."""
 
@@ -108,6 +113,10 @@ class Evidence:
 
     unreachable: Unreachable = field(default_factory=Unreachable)
     absent: tuple[Absent, ...] = ()
+    sealed: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    """By node, the uids of the pods that the sealed Lease of its guardian lists."""
+    promised: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    """By node with a guardian, the uids of the pods that it promised to end."""
 
 
 NOTHING: Final = Evidence()
@@ -119,9 +128,11 @@ def verdict(pod: Object | Absent | None, evidence: Evidence = NOTHING) -> Verdic
     if pod is None:
         return Over(Witness.ABSENCE)
     if isinstance(pod, Absent):
-        return _of_absent(pod, evidence)
+        return SEALED if _is_sealed(pod.node, pod.uid, evidence) else _of_absent(pod, evidence)
     if pod_state.is_over(pod):
         return Over(Witness.KUBELET)
+    if _is_sealed(pod_state.node_of(pod), uid_of(pod), evidence):
+        return SEALED
     if pod_state.node_of(pod) in evidence.unreachable.fenced:
         return FENCED
     return _of_unreachable(pod_state.node_of(pod), evidence) or ALIVE
@@ -132,17 +143,31 @@ def may_run(pod: Object | Absent | None, evidence: Evidence = NOTHING) -> bool:
     return not isinstance(verdict(pod, evidence), Over)
 
 
-def was_lost_with_its_node(own: Object | None, evidence: Evidence) -> str:
-    """Return the node of the machine's own pod, None if absent, if a person stated that this node is off; empty otherwise."""
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """The loss of a machine's own pod with its node, and what proves it."""
+
+    node: str
+    by: Witness
+
+
+def loss_of(own: Object | None, evidence: Evidence) -> Loss | None:
+    """Return how the machine's own pod, None if absent, was lost with its node, by a person's or a guardian's word; else None."""
     if own is not None:
-        return pod_state.node_of(own) if verdict(own, evidence) == FENCED else ""
-    absent = (each for each in evidence.absent if not each.migration)
-    return next((each.node for each in absent if verdict(each, evidence) == FENCED), "")
+        judged = [(pod_state.node_of(own), verdict(own, evidence))]
+    else:
+        judged = [(each.node, verdict(each, evidence)) for each in evidence.absent if not each.migration]
+    lost = (Loss(node, found.by) for node, found in judged if isinstance(found, Over) and found in (FENCED, SEALED))
+    return next(lost, None)
 
 
 def seconds_to_next_look(found: Unknown) -> float:
     """Return the seconds until the next pass about an absent pod with this verdict, because no event of its node triggers one."""
     return LOST_LOOK_SECONDS if found.seconds is None else found.seconds
+
+
+def _is_sealed(node: str, uid: str, evidence: Evidence) -> bool:
+    return uid in evidence.sealed.get(node, ())
 
 
 def _of_absent(pod: Absent, evidence: Evidence) -> Verdict:

@@ -18,6 +18,7 @@ from apiserver.apis.virt.lifecycle import conditions, managed_save, node_loss, o
 from apiserver.apis.virt.spec import running
 from controller.reconcilers.actions import Action, Emit, WriteStatus
 from controller.reconcilers.pods import liveness, pod_state
+from controller.reconcilers.pods.liveness import Loss, Witness
 from controller.reconcilers.virtual_machines import attempts, disruptions, statuses
 from controller.reconcilers.virtual_machines.observed import Observed, own_pod
 
@@ -42,8 +43,9 @@ def record(seen: Observed, decision: power.Power) -> tuple[Action, ...]:
     if image is not None:
         status[managed_save.FIELD] = image
         status["operations"] = operations.with_result(seen.vm, image["id"], operations.SUCCEEDED, "", seen.now)
-    if result == power.RESULT_FAILED and (node := _lost_node(seen)):
-        new = new_condition(seen.vm, conditions.NODE_LOST, "True", node_loss.FENCED, f"attempt {current} was lost with node {node}")
+    if result == power.RESULT_FAILED and (lost := _loss(seen)) is not None:
+        reason = node_loss.SEALED if lost.by is Witness.GUARDIAN else node_loss.FENCED
+        new = new_condition(seen.vm, conditions.NODE_LOST, "True", reason, f"attempt {current} was lost with node {lost.node}")
         status["conditions"] = with_condition(status["conditions"], new, now=times.to_rfc3339(seen.now))
     status = phases.without_guest(status)
     status["conditions"] = without_condition(status["conditions"], conditions.LAUNCHER_OUTDATED)
@@ -62,8 +64,8 @@ def _result(seen: Observed, decision: power.Power, current: int) -> tuple[str, s
     ready = condition(dig_vm(seen.vm, "status", "conditions"), "Ready") or {}
     if ready.get("reason") in (conditions.START_TIMEOUT, conditions.LIVENESS_FAILED):
         return power.RESULT_FAILED, str(ready.get("message"))
-    if node := _lost_node(seen):
-        return power.RESULT_FAILED, f"node {node} is off, as a person states"
+    if (lost := _loss(seen)) is not None:
+        return power.RESULT_FAILED, _words(lost)
     if last is None:
         return power.RESULT_FAILED, "the pod was deleted by another client"
     end = pod_state.end_of(last)
@@ -80,8 +82,14 @@ def _image(seen: Observed, result: str, message: str) -> Object | None:
     return managed_save.saved(seen.vm, claim, message, times.to_rfc3339(seen.now))
 
 
-def _lost_node(seen: Observed) -> str:
-    return liveness.was_lost_with_its_node(_last_pod(seen), seen.evidence)
+def _loss(seen: Observed) -> Loss | None:
+    return liveness.loss_of(_last_pod(seen), seen.evidence)
+
+
+def _words(lost: Loss) -> str:
+    if lost.by is Witness.GUARDIAN:
+        return f"node {lost.node} does not report, and its guardian has ended the guest there"
+    return f"node {lost.node} is off, as a person states"
 
 
 def _last_pod(seen: Observed) -> Object | None:

@@ -133,7 +133,7 @@ class Gathering:
             found = await self._evidence(vm, own, pods, [])
             verdicts = [liveness.verdict(pod, found) for pod in its_own]
             is_new = liveness.LOST in verdicts and not unreachable_nodes.is_reported(vm)
-            if not is_new and liveness.FENCED not in verdicts:
+            if not is_new and liveness.FENCED not in verdicts and liveness.SEALED not in verdicts:
                 return vm, pods, found
         # The copy of the machine may be older than that of a Migration that moved it. Then the pod in its status is over, and the pod with
         # the guest would seem to belong to no machine.

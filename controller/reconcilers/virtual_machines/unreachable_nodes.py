@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from apiserver.apis.meta.objects import Object, condition, name_of
+from apiserver.apis.meta.objects import Object, condition, name_of, uid_of
 from apiserver.apis.virt.kinds import dig_vm
 from apiserver.apis.virt.lifecycle import conditions, phases
 from controller.reconcilers.actions import MIN_REQUEUE_SECONDS, Action, Emit, Requeue
@@ -64,8 +64,19 @@ def _report_missing(seen: Observed, pod: Object) -> tuple[Action, ...]:
 
 def _report_lost(seen: Observed, lost: Object) -> tuple[Action, ...]:
     pod, node = name_of(lost), pod_state.node_of(lost)
-    message = f"node {node} does not report, and pod {pod} may still run there{if_off(node)}, or kubectl delete pod {pod} --force"
+    guardian = _of_guardian(node, uid_of(lost), seen)
+    message = f"node {node} does not report, and pod {pod} may still run there{guardian}{if_off(node)}, or kubectl delete pod {pod} --force"
     return _report_unknown(seen, NODE_UNREACHABLE, message)
+
+
+def _of_guardian(node: str, pod: str, seen: Observed) -> str:
+    """Return what the message says of the node's guardian, if it has one."""
+    promised = seen.evidence.promised.get(node)
+    if promised is None:
+        return ""
+    if pod in promised:
+        return f"; it restarts elsewhere once its guardian must have ended it (Events of node {node} say why if not)"
+    return "; its guardian was cut off before it could promise to end this pod"
 
 
 def report_deleted(seen: Observed, pod: Absent) -> tuple[Action, ...]:

@@ -13,6 +13,8 @@ RESTART: Final[Policy] = "Restart"
 WAIT: Final[Policy] = "Wait"
 FENCED: Final = "Fenced"
 """``NodeLost=True``: a person states that the node is off."""
+SEALED: Final = "Sealed"
+"""``NodeLost=True``: the guardian of the node has ended its guests."""
 RESTARTED: Final = "Restarted"
 """``NodeLost=False``."""
 

@@ -14,6 +14,7 @@ COMPONENT_LABEL: Final = "kubevirt.io"
 """On our pods: ``virt-api``, ``virt-controller``, ``virt-handler`` or ``virt-launcher``."""
 LAUNCHER: Final = "virt-launcher"
 HANDLER: Final = "virt-handler"
+GUARDIAN: Final = "virt-guardian"
 VM_NAME_LABEL: Final = "vm.kubevirt.io/name"
 CREATED_BY_LABEL: Final = "kubevirt.io/created-by"
 """On a launcher pod: its VirtualMachine's uid."""
@@ -92,6 +93,11 @@ def handler_username(namespace: str) -> str:
 def handler_lease(node: str) -> str:
     """Return the Lease name that a node's virt-handler renews."""
     return f"{HANDLER}-{node}"
+
+
+def guardian_lease(node: str) -> str:
+    """Return the Lease name that a node's guardian renews."""
+    return f"{GUARDIAN}-{node}"
 
 
 def node_lease_namespace(namespace: str) -> str:

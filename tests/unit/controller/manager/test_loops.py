@@ -34,7 +34,7 @@ def granted(rights: Iterable[Right]) -> Iterator[tuple[str, str, str, str, str]]
 
 
 def of_loop(loop: Loop) -> tuple[Right, ...]:
-    return (*loop.rights, *(SOURCES[each].right() for each in loop.informers))
+    return (*loop.rights, *dict.fromkeys(SOURCES[each].right() for each in loop.informers))
 
 
 def test_the_chart_grants_the_rights_of_the_table_and_no_others() -> None:
@@ -73,8 +73,8 @@ def read_by(package: str) -> set[str]:
             owner = ast.unparse(node.value).split(".")[-1].strip("_") if isinstance(node, ast.Attribute) else ""
             if isinstance(node, ast.Attribute) and owner == "informers":
                 found |= meaning[node.attr]
-            if owner == "reports":  # NodeReports reads both
-                found |= {"nodes", "leases"}
+            if owner == "reports":  # NodeReports reads all three
+                found |= {"nodes", "leases", "guardians"}
     return found
 
 

@@ -85,6 +85,18 @@ def test_missing_pod_is_over_after_its_time_or_by_a_person(pod: Absent, known: E
         assert found == (Unknown(Decider.TIME, pod.lingers) if pod.lingers else Over(Witness.TIME))
 
 
+def test_a_guardians_word_counts_only_for_pods_of_its_node() -> None:
+    pod, lost = a_pod(phase="Running", node="node1"), Unreachable(frozenset({"node1"}))
+    uid = pod["metadata"]["uid"]
+    absent = Absent("pod", uid, "node1", 50.0)
+    for sealed, over in (({"node1": frozenset({uid})}, True), ({"node2": frozenset({uid})}, False), ({"node1": frozenset({"x"})}, False)):
+        known = Evidence(lost, (absent,), sealed)
+        expected = Over(Witness.GUARDIAN) if over else LOST
+        assert verdict(pod, known) == verdict(absent, known) == expected
+        loss = liveness.Loss("node1", Witness.GUARDIAN) if over else None
+        assert liveness.loss_of(pod, known) == liveness.loss_of(None, known) == loss
+
+
 def test_missing_pod_without_a_status_reference_is_over() -> None:
     assert verdict(None) == Over(Witness.ABSENCE)
     assert not may_run(None)
@@ -196,6 +208,12 @@ class CutNode:
     @property
     def is_lost(self) -> bool:
         return self.cut_at is not None and self.now >= self.cut_at + DETECTION_SECONDS
+
+    def sealed_pods(self) -> dict[str, frozenset[str]]:
+        return {}
+
+    def promised_pods(self, node: str) -> None:
+        return None
 
     async def unreachable(self, _: Any) -> Unreachable:
         lost = frozenset({"node1"}) if self.is_lost else frozenset[str]()

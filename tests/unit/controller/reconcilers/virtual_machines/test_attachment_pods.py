@@ -355,7 +355,7 @@ def test_attachment_pods_are_not_gathered_as_guests_pods() -> None:
     for each in (a_pod(), an_attachment(vm)):
         pods.apply(each)
     gathering = Gathering(
-        NONE, NONE, NONE, Informers(NONE, NONE, cast(Informer, pods), NONE, NONE, NONE, NONE), NONE, targets=NONE, elapsed=NONE
+        NONE, NONE, NONE, Informers(NONE, NONE, cast(Informer, pods), NONE, NONE, NONE, NONE, NONE), NONE, targets=NONE, elapsed=NONE
     )
     assert [name_of(each) for each in gathering._known_pods(vm, ())] == [name_of(a_pod())]
     assert [name_of(each) for each in gathering._attachment_pods(vm)] == [hot_plug.pod_name(vm, disk_of(vm))]
@@ -388,7 +388,7 @@ def test_claim_that_another_machine_holds_is_in_use(phase: str, attempt: dict[st
     for each in (other, a_machine()):
         vms.apply(each)
     gathering = Gathering(
-        NONE, NONE, NONE, Informers(cast(Informer, vms), NONE, NONE, NONE, NONE, NONE, NONE), NONE, targets=NONE, elapsed=NONE
+        NONE, NONE, NONE, Informers(cast(Informer, vms), NONE, NONE, NONE, NONE, NONE, NONE, NONE), NONE, targets=NONE, elapsed=NONE
     )
     assert gathering._wanted_in_use(a_machine()) == held
 

@@ -39,7 +39,7 @@ def known(*machines: Object) -> Informers:
     vms = Store({BY_STORAGE: storage_of_vm, BY_HELD_STORAGE: held_storage_of_vm})
     for each in machines:
         vms.apply(each)
-    return Informers(cast(Informer, vms), NONE, NONE, NONE, NONE, NONE, NONE)
+    return Informers(cast(Informer, vms), NONE, NONE, NONE, NONE, NONE, NONE, NONE)
 
 
 def files_in_use(vm: Object, *others: Object, node: str = "node1") -> tuple[str, ...]:

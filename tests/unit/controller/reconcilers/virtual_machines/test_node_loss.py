@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from apiserver.apis.meta import times
-from apiserver.apis.meta.objects import condition, name_of
+from apiserver.apis.meta.objects import condition, name_of, uid_of
 from apiserver.apis.virt.lifecycle import node_loss, power
 from controller.reconcilers import indexes
 from controller.reconcilers.actions import Action, CreatePod, Requeue, WriteStatus
@@ -69,6 +69,48 @@ def test_a_fenced_nodes_attempt_ends_before_its_pod_is_gone() -> None:
     assert is_started(plan(seen(vm, pod, evidence=Evidence(OFF))))
     deleted = dataclasses.replace(OFF, missing=OFF.off)
     assert not is_started(plan(seen(vm, pod, evidence=Evidence(deleted)))), "Kubernetes deletes the pods of a Node that is gone"
+
+
+def sealed(*pods: dict[str, Any], **promised: Any) -> Evidence:
+    return Evidence(Unreachable(frozenset({"node1"})), (), {"node1": frozenset(map(uid_of, pods))}, **promised)
+
+
+def test_an_attempt_ends_once_its_guardians_lease_is_sealed() -> None:
+    vm, pod = a_vm(phase="Unknown", attempts=[an_attempt()]), a_pod(phase="Running", node="node1")
+    status = written(plan(seen(vm, pod, evidence=sealed(pod))))
+    message = "node node1 does not report, and its guardian has ended the guest there"
+    assert (status["phase"], status["attempts"][-1]["message"]) == ("Failed", message)
+    assert (condition(status["conditions"], "NodeLost") or {})["reason"] == node_loss.SEALED
+    vm["status"] = {**status, "conditions": lost()["status"]["conditions"]}
+    assert is_started(plan(seen(vm, pod, evidence=sealed(pod))))
+    assert not is_started(plan(seen(vm, pod, evidence=sealed())))
+
+
+def test_a_guest_in_migration_needs_evidence_for_both_sides() -> None:
+    vm, source = a_vm(phase="Unknown", attempts=[an_attempt()]), a_pod(phase="Running", node="node1")
+    target = {**a_pod(7, phase="Running", node="node2")}
+    actions = plan(seen(vm, source, target, targets=frozenset({name_of(target)}), evidence=sealed(source)))
+    assert not is_started(actions)
+    assert not [each for each in actions if isinstance(each, WriteStatus) and each.status.get("phase") in ("Failed", "Stopped")]
+    both = Evidence(Unreachable(), (), {"node1": frozenset({uid_of(source)}), "node2": frozenset({uid_of(target)})})
+    assert written(plan(seen(vm, source, target, targets=frozenset({name_of(target)}), evidence=both)))["phase"] == "Failed"
+
+
+@pytest.mark.parametrize(
+    ("promised", "words"),
+    [
+        ({}, "may still run there. If"),
+        ({"node1": True}, "restarts elsewhere once its guardian must have ended it"),
+        ({"node1": False}, "its guardian was cut off before it could promise to end this pod"),
+    ],
+)
+def test_a_lost_machine_says_what_its_guardian_promised(promised: dict[str, bool], words: str) -> None:
+    vm, pod = a_vm(phase="Running", attempts=[an_attempt()]), a_pod(phase="Running", node="node1")
+    listed = {node: frozenset({uid_of(pod)} if each else ()) for node, each in promised.items()}
+    status = written(plan(seen(vm, pod, evidence=sealed(promised=listed))))
+    message = (condition(status["conditions"], "Ready") or {})["message"]
+    assert words in message
+    assert "kubectl virt fence node1 --off" in message
 
 
 def test_an_attempt_that_ends_on_a_live_node_is_not_lost() -> None:

@@ -1,0 +1,30 @@
+"""The guardian's file with the deadline of its node's guests. Pure.
+
+It is in memory that a reboot clears. virt-handler passes its descriptor, opened for reading, to each virt-launcher, which ends its guest
+after the deadline even if the guardian does not run.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Final
+
+DIRECTORY: Final = "/run/kubevirt-guardian"
+"""Of the node; below it, a directory with the node's name."""
+FILE: Final = "deadline"
+_FORM: Final = struct.Struct("<q36s")
+SIZE: Final = _FORM.size
+NONE: Final = 0
+
+
+def encode(until: float | None, boot: str) -> bytes:
+    """Return the file's content: the deadline in seconds of CLOCK_BOOTTIME (None: guests need not end), and the boot ID."""
+    return _FORM.pack(NONE if until is None else max(int(until * 1e9), 1), boot.encode()[:36])
+
+
+def decode(content: bytes) -> tuple[float | None, str] | None:
+    """Return deadline and boot ID; None if the content is invalid."""
+    if len(content) != SIZE:
+        return None
+    nanoseconds, boot = _FORM.unpack(content)
+    return (None if nanoseconds == NONE else nanoseconds / 1e9), boot.rstrip(b"\0").decode("ascii", errors="replace")

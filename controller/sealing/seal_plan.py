@@ -1,0 +1,83 @@
+"""Decides when a guardian's Lease may be sealed. Pure: times are seconds of CLOCK_BOOTTIME."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from apiserver.apis.virt import guards
+from apiserver.apis.virt.guards import Promise, Times
+
+
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """What this process saw of one Lease."""
+
+    version: str
+    unchanged_since: float
+    """o: the end of the read that first showed this version."""
+    fresh_since: float | None
+    """q: since when a majority of this version's voters was fresh at every read. None: it was not at the last one."""
+    read_at: float
+
+
+def observe(before: Watch | None, version: str, now: float, times: Times, *, fresh: bool) -> Watch:
+    """Return what is known after a read that ended now. ``fresh``: a majority of the voters is. A missed read resets q."""
+    if before is None or before.version != version:
+        return Watch(version, now, now if fresh else None, now)
+    missed = now - before.read_at > times.read + times.read_limit
+    since = now if before.fresh_since is None or missed else before.fresh_since
+    return Watch(version, before.unchanged_since, since if fresh else None, now)
+
+
+def fresh_voters(promises: Mapping[str, Promise], sent: Mapping[str, float], own: str, now: float, times: Times) -> frozenset[str]:
+    """Return the guardians that sent a renewal in the last ``Times.fresh`` seconds, by the beat of this replica (``own``) that they echo.
+
+    ``sent`` has the time when this replica began to write each beat: a guardian read the beat, and then sent its renewal, after that.
+    """
+    echoed = {name: sent.get(each.beats.get(own, "")) for name, each in promises.items() if not each.withdrawn}
+    return frozenset(name for name, at in echoed.items() if at is not None and now - at <= times.fresh)
+
+
+def may_seal(watch: Watch, times: Times) -> bool:
+    """Return whether the Lease did not change, and a majority was fresh, for ``Times.wait`` before the last read."""
+    is_unchanged = watch.read_at - watch.unchanged_since >= times.wait
+    return is_unchanged and watch.fresh_since is not None and watch.read_at - watch.fresh_since >= times.wait
+
+
+@dataclass(frozen=True, slots=True)
+class Nothing:
+    """The guardian renews its Lease, or only time is missing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refuse:
+    """The guardian is silent, and its Lease is not sealed."""
+
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Seal:
+    """Seal the Lease, if the kubelet does not report either."""
+
+
+Decision: TypeAlias = Nothing | Refuse | Seal
+
+
+def plan(watch: Watch, promise: Promise, fresh: frozenset[str], times: Times) -> Decision:
+    """Return what follows for an unsealed Lease with this promise."""
+    if promise.withdrawn or watch.read_at - watch.unchanged_since < times.wait:
+        return Nothing()
+    if not guards.majority(fresh, promise.voters):
+        return Refuse(_too_few(promise, fresh))
+    return Seal() if may_seal(watch, times) else Nothing()
+
+
+def _too_few(promise: Promise, fresh: frozenset[str]) -> str:
+    voters = sorted(set(promise.voters))
+    if len(voters) < guards.MIN_VOTERS:
+        return f"its guardian names {len(voters)} voters, and at least {guards.MIN_VOTERS} are needed (guardian.voters)"
+    there = [each for each in voters if each in fresh]
+    return f"only {len(there)} of the {len(voters)} voters ({', '.join(voters)}) report, less than a majority"

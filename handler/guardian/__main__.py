@@ -1,0 +1,78 @@
+"""The guardian: ``python -m handler.guardian``."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+
+from apiserver import logs
+from apiserver.client.config import Config, ConfigError
+from apiserver.client.rest import Client
+from controller.runtime.clock import SystemClock
+from handler.guardian import attesting, options, processes
+from handler.guardian.deadline_file import DeadlineFile
+from handler.guardian.guarding import Guardian, Settings
+from handler.guardian.killer import Killer
+from handler.identity import keys
+
+logger = logging.getLogger("guardian")
+
+BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+
+
+def elapsed() -> float:
+    """Return the seconds since the boot, with those of suspension."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+async def run(given: options.Options, config: Config, boot: str) -> None:
+    """Run the guardian until SIGTERM or SIGINT; then it takes its promise back if the API server answers."""
+    identity = await keys.self_signed(attesting.SERVER_NAME)
+    killer = Killer(elapsed, lambda pods: processes.end(pods, given.proc) if given.has_guests else ())
+    with contextlib.closing(DeadlineFile(given.directory / given.name, boot)) as deadline:
+        address = f"{given.pod_ip}:{given.port}"
+        settings = Settings(given.name, given.namespace, given.voters, boot, address, identity.certificate.decode())
+        async with Client(config, user_agent=f"virt-guardian/{given.name}", timeout_seconds=settings.times.request) as client:
+
+            def pods() -> set[str]:
+                return {each.pod_uid for each in processes.guests(given.proc)} if given.has_guests else set()
+
+            guardian = Guardian(client, settings, killer, deadline, pods, SystemClock(), elapsed)
+            thread = threading.Thread(target=killer.run, name="killer", daemon=True)
+            thread.start()
+            try:
+                async with asyncio.TaskGroup() as tasks:
+                    parts = (
+                        tasks.create_task(guardian.run()),
+                        tasks.create_task(attesting.serve(given.pod_ip, given.port, identity, given.name, guardian.is_cut_off)),
+                    )
+                    loop = asyncio.get_running_loop()
+                    for number in (signal.SIGTERM, signal.SIGINT):
+                        loop.add_signal_handler(number, lambda: [each.cancel() for each in parts])
+                await guardian.withdraw()
+            finally:
+                killer.stop()
+                thread.join()
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the guardian; return 0 after a signal, 1 for an invalid kubeconfig."""
+    given = options.parse(arguments)
+    logs.configure(given.log_level)
+    try:
+        config = Config.load(given.kubeconfig)
+    except ConfigError as error:
+        logger.error("%s", error)  # noqa: TRY400 - the message says it
+        return 1
+    asyncio.run(run(given, config, BOOT_ID.read_text().strip()))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

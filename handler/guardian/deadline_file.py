@@ -1,0 +1,31 @@
+"""Writes the deadline of the node's guests (``apiserver.apis.virt.places.deadlines``) for virt-launchers, and for the next guardian."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from apiserver.apis.virt.places import deadlines
+
+
+class DeadlineFile:
+    """The file; virt-launchers keep it open, so it is never replaced."""
+
+    def __init__(self, directory: Path, boot: str) -> None:
+        """Create the file if it is missing."""
+        self._boot = boot
+        directory.mkdir(mode=0o755, parents=True, exist_ok=True)
+        self._descriptor = os.open(directory / deadlines.FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
+
+    def read(self) -> float | None:
+        """Return the deadline of an earlier guardian since this boot; None if there is none."""
+        found = deadlines.decode(os.pread(self._descriptor, deadlines.SIZE + 1, 0))
+        return found[0] if found is not None and found[1] == self._boot else None
+
+    def write(self, until: float | None) -> None:
+        """Write the deadline; None: guests need not end."""
+        os.pwrite(self._descriptor, deadlines.encode(until, self._boot), 0)
+
+    def close(self) -> None:
+        """Close the file, which stays."""
+        os.close(self._descriptor)

@@ -1,0 +1,114 @@
+"""What the guardian of a node decides. Pure: times are seconds of CLOCK_BOOTTIME."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field, replace
+from typing import Final, TypeAlias
+
+from apiserver.apis.virt import guards
+from apiserver.apis.virt.guards import Times
+
+NEVER: Final = float("-inf")
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """What the guardian knows of its requests."""
+
+    confirmed: float | None = None
+    """When the last confirmed renewal was sent. None: this guardian has promised nothing."""
+    attested: float | None = None
+    """When the requests were sent that a majority of voters answered with "I am cut off as well"."""
+    sent: float = NEVER
+    """When the last write ended, with or without an answer; nothing is sent between this time and the next write."""
+    answered: float = NEVER
+    """When the API server last answered from its storage."""
+    resolved: bool = False
+    """The API server answered the last request, so the version of the Lease is known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """Read the Lease."""
+
+
+@dataclass(frozen=True, slots=True)
+class Renew:
+    """Write the Lease; this also removes a seal."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Look again after these seconds."""
+
+    seconds: float
+
+
+Step: TypeAlias = Probe | Renew | Wait
+PROBE_SECONDS: Final = 1.0
+SEALED_LOOK_SECONDS: Final = 0.2
+
+
+def next_step(state: State, now: float, times: Times, *, sealed: bool, ended: bool) -> Step:
+    """Return the next request. After one without an answer only reads follow, until one is answered.
+
+    ``sealed``: virt-controller sealed the Lease; ``ended``: nothing of the pods that it lists runs.
+    """
+    if not state.resolved:
+        return Probe()
+    if sealed:
+        return Renew() if ended else Wait(SEALED_LOOK_SECONDS)
+    left = state.sent + times.renew - now
+    return Wait(left) if left > 0 else Renew()
+
+
+def confirmed(state: State, sent: float) -> State:
+    """Return the state after a renewal of this time is known to be written. An older one never shortens the promise."""
+    return replace(state, confirmed=sent if state.confirmed is None else max(state.confirmed, sent))
+
+
+def attested(state: State, asked: float) -> State:
+    """Return the state after a majority answered requests of this time with an attestation."""
+    return replace(state, attested=asked if state.attested is None else max(state.attested, asked))
+
+
+def deadline(state: State, times: Times) -> float | None:
+    """Return when the node's guests end at the latest; None without a promise."""
+    if state.confirmed is None:
+        return None
+    return max(state.confirmed, NEVER if state.attested is None else state.attested) + times.promise
+
+
+def may_attest(state: State, now: float, times: Times) -> bool:
+    """Return whether this voter may state that it is cut off: it sent no renewal and got no answer for ``Times.silence``."""
+    return now - max(state.sent, state.answered) >= times.silence
+
+
+def asks(state: State, now: float, times: Times) -> bool:
+    """Return whether to ask the voters, because this guardian has a promise, and no answer for ``Times.silence``."""
+    return state.confirmed is not None and now - state.answered >= times.silence
+
+
+def is_attested(attesting: Collection[str], voters: Iterable[Collection[str]]) -> bool:
+    """Return whether a majority attests, in each set of voters that a renewal named which may be written."""
+    found = tuple(voters)
+    return bool(found) and all(guards.majority(attesting, each) for each in found)
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """Pods with processes of guests, and when each was last seen."""
+
+    at: dict[str, float] = field(default_factory=dict)
+
+
+REMEMBERED_SECONDS: Final = 600.0
+"""How long a pod without processes stays listed: its kubelet may be unable to report its end."""
+
+
+def seen(before: Seen, pods: Iterable[str], now: float) -> Seen:
+    """Return the pods to list: those with processes now, and those of the last minutes."""
+    kept = {uid: at for uid, at in before.at.items() if now - at < REMEMBERED_SECONDS}
+    newest = sorted({**kept, **dict.fromkeys(pods, now)}.items(), key=lambda item: -item[1])
+    return Seen(dict(newest[: guards.MAX_PODS]))

@@ -1,0 +1,258 @@
+"""The guardian of a node: renews the promise, asks for attestations when it is cut off, and gives the deadline to the killers."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import uuid
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Final, Protocol
+
+from apiserver.apis.core.resources import LEASES
+from apiserver.apis.meta import errors, times
+from apiserver.apis.meta.objects import Object, annotations_of
+from apiserver.apis.virt import guards
+from apiserver.apis.virt.guards import Promise, Times
+from apiserver.apis.virt.places import names
+from apiserver.client.rest import TransportError
+from controller.runtime.clock import Clock
+from controller.runtime.leaderelection import Leases
+from handler.guardian import attesting, decisions
+from handler.guardian.decisions import Probe, Wait
+from handler.guardian.killer import Killer
+
+logger = logging.getLogger(__name__)
+
+PEERS_SECONDS: Final = 20.0
+"""Between reads of the other voters' Leases."""
+WITHDRAW_SECONDS: Final = 20.0
+Ask = Callable[[Mapping[str, Promise]], Awaitable[frozenset[str]]]
+
+
+class Deadline(Protocol):
+    """The methods of :class:`handler.guardian.deadline_file.DeadlineFile` used here."""
+
+    def read(self) -> float | None: ...  # noqa: D102 - as in DeadlineFile
+    def write(self, until: float | None) -> None: ...  # noqa: D102 - as in DeadlineFile
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """This guardian."""
+
+    name: str
+    """Its node's name, or for a guardian without guests another one."""
+    namespace: str
+    """Of the Leases."""
+    voters: tuple[str, ...]
+    boot: str
+    address: str = ""
+    certificate: str = ""
+    times: Times = guards.DEFAULT
+
+
+class Guardian:
+    """One guardian. ``elapsed`` is CLOCK_BOOTTIME; ``pods`` returns the uids of pods with processes of guests."""
+
+    def __init__(
+        self,
+        client: Leases,
+        settings: Settings,
+        killer: Killer,
+        deadline: Deadline,
+        pods: Callable[[], Iterable[str]],
+        clock: Clock,
+        elapsed: Callable[[], float],
+        ask: Ask = attesting.ask,
+    ) -> None:
+        self._client = client
+        self._settings = settings
+        self._killer = killer
+        self._deadline = deadline
+        self._pods = pods
+        self._clock = clock
+        self._elapsed = elapsed
+        self._ask = ask
+        self._seen = decisions.Seen()
+        self._lease: Object | None = None
+        self._sends: dict[str, float] = {}
+        """When each renewal was sent that may be the written one, by serial."""
+        self._voters: list[tuple[str, ...]] = []
+        """The sets of voters that these renewals and the written one name."""
+        self._peers: dict[str, Promise] = {}
+        self._peers_read_at = decisions.NEVER
+        self.state = decisions.State(answered=elapsed())
+        if (until := deadline.read()) is not None:  # of an earlier guardian: its promise holds
+            self.state = decisions.confirmed(self.state, until - settings.times.promise)
+            self._voters.append(settings.voters)
+            killer.until = until
+
+    def is_cut_off(self) -> bool:
+        """Return whether this guardian attests that it is cut off."""
+        return decisions.may_attest(self.state, self._elapsed(), self._settings.times)
+
+    async def run(self) -> None:
+        """Renew the promise until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(_repeat(self.step))
+            tasks.create_task(_repeat(self.ask))
+
+    async def step(self) -> float:
+        """Send the next request, if it is due; return the seconds until the next step."""
+        ended = self._killer.ended.is_set()
+        step = decisions.next_step(self.state, self._elapsed(), self._settings.times, sealed=self._is_sealed(), ended=ended)
+        if isinstance(step, Wait):
+            return step.seconds
+        return 0.0 if await self._attempt(self._probe if isinstance(step, Probe) else self._renew) else decisions.PROBE_SECONDS
+
+    async def ask(self) -> float:
+        """Ask the voters if this guardian is cut off, and extend the promise if a majority is as well; return the seconds to the next."""
+        asked, settings = self._elapsed(), self._settings
+        if decisions.asks(self.state, asked, settings.times):
+            cut_off = set(await self._ask(attesting.known(self._peers, settings.voters, settings.name)))
+            if self.is_cut_off():
+                cut_off.add(settings.name)
+            if decisions.is_attested(cut_off, self._voters):
+                self.state = decisions.attested(self.state, asked)
+                self._extend()
+            logger.info("asked the voters", extra={"cut off": sorted(cut_off)})
+        return settings.times.request
+
+    async def withdraw(self) -> None:
+        """Take the promise back, so that guests may run on without a guardian. Without an answer the deadline stays."""
+        until = self._elapsed() + WITHDRAW_SECONDS
+        while self.state.confirmed is not None and self._elapsed() < until:
+            if await self._attempt(self._probe) and (self._is_sealed() or await self._attempt(self._take_back)):
+                return
+            await asyncio.sleep(decisions.PROBE_SECONDS)
+
+    async def _take_back(self) -> None:
+        promise = self._promise({}, withdrawn=True)
+        if self._lease is not None and not self._is_withdrawn(self._lease):
+            await self._client.update(LEASES, self._made(promise))
+        self._killer.until = None
+        self._deadline.write(None)
+
+    def _is_withdrawn(self, lease: Object) -> bool:
+        promise = guards.promise_of(lease)
+        return promise is not None and promise.withdrawn and promise.boot == self._settings.boot
+
+    def _is_sealed(self) -> bool:
+        return self._lease is not None and guards.is_sealed(self._lease)
+
+    async def _attempt(self, request: Callable[[], Awaitable[None]]) -> bool:
+        """Return whether the API server answered a request; it may also carry out one later that it did not answer."""
+        try:
+            async with asyncio.timeout(self._settings.times.request):
+                await request()
+        except (errors.StatusError, TransportError, TimeoutError, OSError) as error:
+            self.state = replace(self.state, resolved=False)
+            logger.warning("no answer about the Lease", extra={"error": str(error) or "timeout"})
+            return False
+        self.state = replace(self.state, answered=self._elapsed(), resolved=True)
+        return True
+
+    async def _probe(self) -> None:
+        """Read the Lease, which may show that a renewal without an answer was written."""
+        name, namespace = names.guardian_lease(self._settings.name), self._settings.namespace
+        try:
+            found = await self._client.get(LEASES, name, namespace)
+        except errors.NotFound:
+            self._lease = None
+            return
+        promise = guards.promise_of(found)
+        if promise is not None and (sent := self._sends.get(promise.serial)) is not None:
+            self._confirm(found, sent)
+        self._lease = found
+        if promise is not None and promise.voters not in self._voters:
+            self._voters.append(promise.voters)
+        if guards.is_sealed(found):
+            self._killer.doom(frozenset(promise.pods if promise is not None else ()))
+            if promise is None or not promise.pods:
+                self._killer.ended.set()
+
+    async def _renew(self) -> None:
+        beats = await self._beats()
+        promise = self._promise(beats)
+        wanted = self._made(promise)
+        sent = self._elapsed()
+        self._sends[promise.serial] = sent
+        if promise.voters not in self._voters:
+            self._voters.append(promise.voters)
+        if self.state.confirmed is None:  # it may be written without an answer
+            self.state = decisions.confirmed(self.state, sent)
+            self._extend()
+        try:
+            if self._lease is None:
+                written = await self._client.create(LEASES, wanted, self._settings.namespace)
+            else:
+                written = await self._client.update(LEASES, wanted)
+        finally:
+            self.state = replace(self.state, sent=self._elapsed())
+        self._confirm(written, sent)
+        await self._read_peers()
+
+    def _confirm(self, written: Object, sent: float) -> None:
+        """Record a renewal of this time as written. No older one can be written now."""
+        if self._is_sealed() and not guards.is_sealed(written):
+            logger.warning("removed the seal: no guest of before runs")
+        self._lease = written
+        self._sends.clear()
+        self._voters = [self._settings.voters]
+        self._killer.doom(frozenset())
+        self.state = decisions.confirmed(self.state, sent)
+        self._extend()
+
+    def _extend(self) -> None:
+        until = decisions.deadline(self.state, self._settings.times)
+        if until is not None:
+            self._killer.until = until
+            self._deadline.write(until)
+
+    def _made(self, promise: Promise) -> Object:
+        settings, now = self._settings, times.to_rfc3339_micro(self._clock.now())
+        return guards.lease(settings.name, settings.namespace, promise, now, self._lease, settings.times)
+
+    def _promise(self, beats: Mapping[str, str], *, withdrawn: bool = False) -> Promise:
+        self._seen = decisions.seen(self._seen, self._pods(), self._elapsed())
+        settings = self._settings
+        return Promise(
+            serial=str(uuid.uuid4()),
+            boot=settings.boot,
+            pods=tuple(sorted(self._seen.at)),
+            voters=settings.voters,
+            beats=beats,
+            address=settings.address,
+            certificate=settings.certificate,
+            withdrawn=withdrawn,
+        )
+
+    async def _beats(self) -> dict[str, str]:
+        """Return virt-controller's newest beats, read before a renewal is sent."""
+        try:
+            found = annotations_of(await self._client.get(LEASES, guards.BEATS_LEASE, self._settings.namespace))
+        except errors.NotFound:
+            return {}
+        beats = {key.removeprefix(guards.BEAT_PREFIX): value for key, value in found.items() if key.startswith(guards.BEAT_PREFIX)}
+        return dict(list(beats.items())[: guards.MAX_BEATS])
+
+    async def _read_peers(self) -> None:
+        now = self._elapsed()
+        if now - self._peers_read_at < PEERS_SECONDS:
+            return
+        for name in self._settings.voters:
+            if name != self._settings.name:
+                try:
+                    found = await self._client.get(LEASES, names.guardian_lease(name), self._settings.namespace)
+                except errors.NotFound:
+                    continue
+                if (promise := guards.promise_of(found)) is not None:
+                    self._peers[name] = promise
+        self._peers_read_at = now
+
+
+async def _repeat(work: Callable[[], Awaitable[float]]) -> None:
+    while True:
+        pause = await work()
+        await asyncio.sleep(pause)

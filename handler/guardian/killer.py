@@ -1,0 +1,64 @@
+"""Ends the node's guests after the deadline, in a thread of its own: no request can delay it."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Collection
+from typing import Final
+
+from handler.guardian.processes import Process
+
+logger = logging.getLogger(__name__)
+
+LOOK_SECONDS: Final = 0.25
+
+
+class Killer:
+    """The first killer. ``until`` and ``doomed`` may change at any time."""
+
+    def __init__(self, clock: Callable[[], float], end: Callable[[Collection[str] | None], tuple[Process, ...]]) -> None:
+        """``end`` kills the guests of these pods, or all (None), and returns those that ran."""
+        self._clock = clock
+        self._end = end
+        self._stopped = threading.Event()
+        self._dooming = threading.Lock()
+        self.until: float | None = None
+        """The deadline of all guests."""
+        self.doomed: frozenset[str] = frozenset()
+        """Pods that a sealed Lease lists: they end at once."""
+        self.ended = threading.Event()
+        """The last look found none of the ``doomed`` pods."""
+
+    def run(self) -> None:
+        """Look for guests that must end, until :meth:`stop`."""
+        while not self._stopped.wait(LOOK_SECONDS):
+            try:
+                self.look()
+            except OSError:
+                logger.exception("cannot end guests")
+
+    def look(self) -> None:
+        """End the guests that must end now."""
+        until, doomed = self.until, self.doomed
+        expired = until is not None and self._clock() >= until
+        if not expired and not doomed:
+            return
+        found = self._end(None if expired else doomed)
+        if found:
+            why = "the promise of this node is over" if expired else "virt-controller sealed the Lease of this node"
+            logger.warning("ended guests", extra={"why": why, "pods": sorted({each.pod_uid for each in found})})
+        elif doomed:
+            with self._dooming:
+                if self.doomed is doomed:
+                    self.ended.set()
+
+    def doom(self, pods: frozenset[str]) -> None:
+        """End the guests of these pods; ``ended`` tells when none is left."""
+        with self._dooming:
+            self.ended.clear()
+            self.doomed = pods
+
+    def stop(self) -> None:
+        """End :meth:`run`."""
+        self._stopped.set()

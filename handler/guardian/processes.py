@@ -1,0 +1,80 @@
+"""Finds the processes of guests on this node, and ends them.
+
+A guest may control its QEMU and its virt-launcher, but neither their user nor their cgroup, so these two decide.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+from collections.abc import Callable, Collection, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from apiserver.apis.virt.places import layout
+
+PROC: Final = Path("/proc")
+_POD: Final = re.compile(r"(?:^|[/-])pod([0-9a-f]{8}(?:[-_][0-9a-f]{4}){3}[-_][0-9a-f]{12})(?:\.slice)?(?:/|$)")
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """A process of virt-launcher's user in a pod."""
+
+    pid: int
+    pod_uid: str
+
+
+def pod_of(cgroups: str) -> str:
+    """Return the uid of the pod that ``/proc/PID/cgroup`` names, for both cgroup drivers of the kubelet; else empty."""
+    found = (_POD.search(line.rsplit(":", 1)[-1]) for line in cgroups.splitlines())
+    return next((each[1].replace("_", "-") for each in found if each is not None), "")
+
+
+def is_of_user(status: str, user: int) -> bool:
+    """Return whether ``/proc/PID/status`` names this real user, and the process has not ended."""
+    fields = dict(line.split(":", 1) for line in status.splitlines() if ":" in line)
+    return fields.get("Uid", "").split()[:1] == [str(user)] and fields.get("State", "").split()[:1] not in (["Z"], ["X"])
+
+
+def guests(proc: Path = PROC, user: int = layout.USER_ID) -> Iterator[Process]:
+    """Yield the processes of guests and of their virt-launchers."""
+    for directory in proc.iterdir():
+        if not directory.name.isdecimal():
+            continue
+        with suppress(OSError):  # it ended
+            if is_of_user((directory / "status").read_text(errors="replace"), user):
+                pod = pod_of((directory / "cgroup").read_text(errors="replace"))
+                if pod:
+                    yield Process(int(directory.name), pod)
+
+
+def kill(process: Process, again: Callable[[int], bool]) -> None:
+    """Send SIGKILL, unless the process id belongs to another process by now, which ``again`` tells."""
+    with suppress(ProcessLookupError):
+        descriptor = os.pidfd_open(process.pid)
+        try:
+            if again(process.pid):
+                signal.pidfd_send_signal(descriptor, signal.SIGKILL)
+        finally:
+            os.close(descriptor)
+
+
+def end(pods: Collection[str] | None, proc: Path = PROC, user: int = layout.USER_ID) -> tuple[Process, ...]:
+    """Kill the guests of these pods (None: of all), and return those that ran."""
+    found = tuple(each for each in guests(proc, user) if pods is None or each.pod_uid in pods)
+
+    def is_still(pid: int) -> bool:
+        try:
+            status, cgroup = ((proc / str(pid) / name).read_text(errors="replace") for name in ("status", "cgroup"))
+        except OSError:
+            return False
+        uid = pod_of(cgroup)
+        return is_of_user(status, user) and bool(uid) and (pods is None or uid in pods)
+
+    for each in found:
+        kill(each, is_still)
+    return found

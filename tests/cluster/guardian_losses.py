@@ -1,0 +1,109 @@
+"""Guardians on the test cluster, with a third voter on the control plane's side, and nodes that are cut off or end."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from apiserver.apis.meta.objects import Object, name_of
+from apiserver.apis.virt import guards
+from apiserver.apis.virt.places import names
+from tests.cluster.kube import Kubectl
+from tests.cuts.watching import qemus
+from tests.ports import free_port
+from tests.testbed import layout, progress, release
+
+WITNESS: Final = "witness"
+VOTERS: Final = (*(each.name for each in layout.NODES), WITNESS)
+PERIOD_SECONDS: Final = 0.1
+
+
+class Watch:
+    """Samples the QEMU processes of a guest on all nodes, and from when none ran."""
+
+    def __init__(self, guest: str) -> None:
+        self._guest = guest
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._look, daemon=True)
+        self.most = 0
+        self.pods: dict[str, float] = {}
+        """Until when each pod was seen to have a QEMU."""
+
+    def __enter__(self) -> Watch:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def _look(self) -> None:
+        while not self._over.wait(PERIOD_SECONDS):
+            found = {each.pod_uid for each in qemus(self._guest)}
+            self.most = max(self.most, len(found))
+            self.pods |= dict.fromkeys(found, time.monotonic())
+
+
+@contextmanager
+def guardians(system: Kubectl, directory: Path) -> Iterator[Kubectl]:
+    """Install the chart with guardians, and run a third voter; yield a Kubectl for their Leases."""
+    leases = system.within(names.node_lease_namespace(release.NAMESPACE))
+    release.install("guardian.enabled=true", f"guardian.voters={{{','.join(VOTERS)}}}")
+    command = [sys.executable, "-m", "handler.guardian", f"--name={WITNESS}", "--no-guests", f"--lease-namespace={leases.namespace}"]
+    command += [f"--voters={','.join(VOTERS)}", f"--pod-ip={layout.CONTROL_PLANE_ADDRESS}", f"--port={free_port()}"]
+    command += [f"--directory={directory}", f"--kubeconfig={layout.kubeconfig()}"]
+    with (directory / "witness.log").open("w") as log, subprocess.Popen(command, cwd=layout.REPOSITORY, stdout=log, stderr=log) as witness:
+        try:
+            for voter in VOTERS:
+                leases.api.until("lease", names.guardian_lease(voter), _promises, timeout=90, what=f"a promise of {voter}")
+            yield leases
+        finally:
+            witness.terminate()
+            release.install()
+
+
+def _promises(lease: Object) -> bool:
+    promise = guards.promise_of(lease)
+    return promise is not None and not promise.withdrawn and not guards.is_sealed(lease) and set(promise.voters) == set(VOTERS)
+
+
+def is_promised(leases: Kubectl, node: str, pod: Object) -> None:
+    """Wait until the node's guardian has promised to end the pod."""
+
+    def lists(lease: Object) -> bool:
+        promise = guards.promise_of(lease)
+        return promise is not None and pod["metadata"]["uid"] in promise.pods
+
+    leases.api.until("lease", names.guardian_lease(node), lists, timeout=60, what="a promise for the pod")
+
+
+def serve_from(system: Kubectl, node: str) -> None:
+    """Have all replicas of virt-controller and virt-api on ``node``, while the other nodes are cordoned.
+
+    A watch through a replica of virt-api that is cut off lasts until TCP gives up, in minutes.
+    """
+    for name in ("virt-controller", "virt-api"):
+        pods = system.api.list("pods", label_selector=f"kubevirt.io={name}")
+        if away := [name_of(each) for each in pods if each["spec"].get("nodeName") != node]:
+            system("delete", "pod", *away, "--wait=false")
+            system("rollout", "status", f"deployment/{name}", "--timeout=120s", timeout=130)
+
+
+@contextmanager
+def cut_off(node: layout.Node) -> Iterator[None]:
+    """Cut a node's network: it reaches neither kube-apiserver nor the other node, and runs on."""
+    _port(node, "disabled")
+    try:
+        yield
+    finally:
+        _port(node, "forwarding")
+
+
+def _port(node: layout.Node, state: str) -> None:
+    progress.run(["bridge", "link", "set", "dev", node.link, "state", state])

@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+
+import pytest
+
+from apiserver.apis.virt.guards import Promise
+from handler.guardian import attesting
+from handler.identity import keys
+from tests.ports import free_port
+
+
+@asynccontextmanager
+async def a_guardian(name: str, *, cut_off: bool) -> AsyncIterator[Promise]:
+    identity, port = await keys.self_signed(attesting.SERVER_NAME), free_port()
+    async with asyncio.TaskGroup() as tasks:
+        serving = tasks.create_task(attesting.serve("127.0.0.1", port, identity, name, lambda: cut_off))
+        async with asyncio.timeout(30):
+            while True:
+                try:
+                    (await asyncio.open_connection("127.0.0.1", port))[1].close()
+                    break
+                except OSError:
+                    await asyncio.sleep(0.05)
+        yield Promise(address=f"127.0.0.1:{port}", certificate=identity.certificate.decode())
+        serving.cancel()
+
+
+async def test_guardians_tell_whether_they_are_cut_off() -> None:
+    async with a_guardian("a", cut_off=True) as a, a_guardian("b", cut_off=False) as b:
+        gone = Promise(address=f"127.0.0.1:{free_port()}", certificate=a.certificate)
+        assert await attesting.ask({"a": a, "b": b, "gone": gone}) == {"a"}
+
+
+async def test_an_answer_counts_only_with_the_certificate_of_the_lease() -> None:
+    async with a_guardian("a", cut_off=True) as a:
+        another = await keys.self_signed(attesting.SERVER_NAME)
+        assert await attesting.ask({"a": replace(a, certificate=another.certificate.decode())}) == frozenset()
+        assert await attesting.ask({"b": a}) == frozenset()  # it says that it is a
+        for broken in (replace(a, certificate="x"), replace(a, certificate=""), replace(a, address="x"), replace(a, address="")):
+            assert await attesting.ask({"a": broken}) == frozenset()
+
+
+def test_a_guardian_does_not_ask_itself() -> None:
+    known = {name: Promise() for name in ("a", "b", "x")}
+    assert set(attesting.known(known, ("a", "b", "c"), "a")) == {"b"}
+
+
+@pytest.mark.parametrize("address", ["[::1]:1", "127.0.0.1:1"])
+async def test_addresses_of_both_families_are_tried(address: str) -> None:
+    identity = await keys.self_signed(attesting.SERVER_NAME)
+    assert await attesting.ask({"a": Promise(address=address, certificate=identity.certificate.decode())}) == frozenset()

@@ -1,0 +1,193 @@
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator
+
+import pytest
+
+from apiserver.apis.virt import guards
+from apiserver.apis.virt.places import names
+from apiserver.client.rest import Client
+from tests.component.guardians import LEASES, NAMESPACE, NODES, POD, VOTERS, World
+from tests.damage import never_again
+from tests.fakes.kubeapi import FakeAPI
+
+pytestmark = pytest.mark.timeout(300)
+
+
+@pytest.fixture
+async def world() -> AsyncIterator[World]:
+    api = FakeAPI()
+    async with api.serving() as config, Client(config, user_agent="test") as client:
+        for name in VOTERS:
+            ready = [{"type": "Ready", "status": "Unknown"}]
+            await api.put(NODES, {"metadata": {"name": name}, "status": {"conditions": ready}})
+        made = World(api, client)
+        made.sides["a"].pods.add(POD)
+        await made.pass_time(90)
+        assert made.sealed_at is None
+        assert made.sides["a"].pods == {POD}
+        yield made
+
+
+def promise(world: World, name: str = "a") -> guards.Promise:
+    found = guards.promise_of(world.sides[name].lease)
+    assert found is not None
+    return found
+
+
+async def test_a_cut_off_node_ends_its_guests_before_the_seal(world: World) -> None:
+    side, cut_at = world.sides["a"], world.now
+    side.link.up = False
+    with never_again("two QEMU"):
+        await world.pass_time(70, until=lambda: world.sealed_at is not None)
+    assert side.killed_at is not None
+    assert world.sealed_at is not None
+    assert 30 <= side.killed_at - cut_at <= 41
+    assert side.killed_at < world.sealed_at <= cut_at + 58
+    assert promise(world).pods == (POD,)
+    assert guards.sealed_pods(world.api.all(LEASES)) == {"a": frozenset({POD})}
+
+
+async def test_an_outage_of_kube_apiserver_ends_no_guest(world: World) -> None:
+    for each in world.sides.values():
+        each.link.up = False
+    world.controller_up = False
+    await world.pass_time(400)
+    assert world.sides["a"].pods == {POD}
+    for each in world.sides.values():
+        each.link.up = True
+    world.controller_up = True
+    await world.pass_time(120)
+    assert (world.sides["a"].pods, world.sealed_at) == ({POD}, None)
+
+
+async def test_a_majority_that_is_cut_off_keeps_its_guests(world: World) -> None:
+    """No restart is possible then: the one voter that reports is no majority."""
+    for name in ("a", "b"):
+        world.sides[name].link.up = False
+    await world.pass_time(200)
+    assert (world.sides["a"].pods, world.sealed_at) == ({POD}, None)
+
+
+async def test_cut_off_voters_that_do_not_hear_each_other_end_guests(world: World) -> None:
+    world.apart = {frozenset({"a", "b"})}
+    for name in ("a", "b"):
+        world.sides[name].link.up = False
+    await world.pass_time(200)
+    assert (world.sides["a"].pods, world.sealed_at) == (set(), None)
+
+
+async def test_a_node_whose_kubelet_reports_is_not_sealed(world: World) -> None:
+    await world.api.edit(NODES, "", "a", lambda node: node["status"]["conditions"][0].update(status="True"))
+    world.sides["a"].runs = False
+    await world.pass_time(100)
+    assert world.sealed_at is None
+
+
+async def test_a_dead_guardian_is_sealed_only_after_the_second_killer(world: World) -> None:
+    """virt-launcher ends its guest by the file's deadline."""
+    side = world.sides["a"]
+    side.runs = False
+    await world.pass_time(42)
+    assert world.sealed_at is None
+    assert side.file.until is not None
+    assert side.file.until + guards.DEFAULT.kill <= world.now + 1
+    side.pods.clear()
+    await world.pass_time(30, until=lambda: world.sealed_at is not None)
+    assert world.sealed_at is not None
+
+
+async def test_a_returned_node_ends_listed_guests_and_is_unsealed(world: World) -> None:
+    side = world.sides["a"]
+    side.link.up = False
+    await world.pass_time(70, until=lambda: world.sealed_at is not None)
+    side.pods.add("00000000-0000-4000-8000-00000000000b")  # unlisted; the node has no promise for it
+    side.link.up = True
+    await world.pass_time(1)
+    assert side.pods == set()
+    side.pods.add(POD)  # a guest that does not end keeps the seal
+    side.unkillable = True
+    side.killer.doom(frozenset({POD}))
+    before = len([each for each in world.api.writes if names.guardian_lease("a") in each[1]])
+    for _ in range(5):
+        world.now += 1
+        side.killer.look()
+        await side.guardian.step()
+    assert len([each for each in world.api.writes if names.guardian_lease("a") in each[1]]) == before
+    side.unkillable = False
+    await world.pass_time(8)
+    assert not side.is_sealed
+    side.pods.add("00000000-0000-4000-8000-00000000000c")
+    await world.pass_time(60)
+    assert side.pods == {"00000000-0000-4000-8000-00000000000c"}
+
+
+async def test_a_new_guardian_keeps_the_promise_of_the_last_one(world: World) -> None:
+    side = world.sides["a"]
+    side.link.up = False
+    await world.pass_time(20)
+    side.start()
+    with never_again("two QEMU"):
+        await world.pass_time(70, until=lambda: world.sealed_at is not None)
+    assert side.killed_at is not None
+    assert world.sealed_at is not None
+
+
+async def test_a_guardian_that_ends_takes_its_promise_back(world: World) -> None:
+    side = world.sides["a"]
+    await side.guardian.withdraw()
+    side.runs = False
+    assert (side.file.until, side.killer.until) == (None, None)
+    assert promise(world).withdrawn
+    await world.pass_time(100)
+    assert (side.pods, world.sealed_at) == ({POD}, None)
+
+
+async def test_a_late_renewal_moves_the_seal(world: World) -> None:
+    side = world.sides["a"]
+    side.link.lands_after = 45.0
+    await world.pass_time(10)
+    side.link.up = False
+    with never_again("two QEMU"):
+        await world.pass_time(150, until=lambda: world.sealed_at is not None)
+    assert world.sealed_at is not None
+
+
+async def test_a_guardian_with_too_few_voters_is_refused(world: World) -> None:
+    for name in ("a", "b"):
+        world.sides[name].runs = False
+    await world.pass_time(100)
+    told: list[str] = []
+    async with asyncio.timeout(10), asyncio.TaskGroup() as tasks:
+        writing = tasks.create_task(world.recorder.run())
+        while not told:
+            await asyncio.sleep(0.02)
+            events = world.api.all("/api/v1/events")
+            told = [each["message"] for each in events if each["reason"] == "SealRefused" and each["involvedObject"]["name"] == "a"]
+        writing.cancel()
+    assert "only 1 of the 3 voters (a, b, c) report" in told[0]
+    assert "kubectl virt fence a --off" in told[0]
+
+
+@pytest.mark.parametrize("seed", range(6))
+async def test_random_partitions_never_run_two_guests(world: World, seed: int) -> None:
+    rng = random.Random(seed)
+    with never_again("two QEMU"):
+        for _ in range(25):
+            await world.shake(rng)
+            await world.pass_time(rng.choice((3, 9, 25, 60)))
+            if not world.sides["a"].pods and not world.sides["a"].is_sealed:
+                world.sides["a"].pods.add(POD)
+
+
+async def test_replicas_forget_the_beats_of_others(world: World) -> None:
+    await world.api.edit(
+        LEASES, NAMESPACE, guards.BEATS_LEASE, lambda obj: obj["metadata"]["annotations"].update({f"{guards.BEAT_PREFIX}old": "1"})
+    )
+    for _ in range(3):
+        await world.sealing.beat()
+        world.now += 400
+    found = world.api.get(LEASES, NAMESPACE, guards.BEATS_LEASE)["metadata"]["annotations"]
+    assert set(found) == {f"{guards.BEAT_PREFIX}replica"}

@@ -1,0 +1,83 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from apiserver.apis.virt import guards
+from apiserver.apis.virt.guards import Promise
+from apiserver.apis.virt.places import deadlines
+
+UID = "8f1d2c3b-0000-4000-8000-0123456789ab"
+PROMISE = Promise("s", "boot", (UID,), ("a", "b", "c"), {"r": "1"}, "192.0.2.1:8446", "PEM")
+
+
+def a_lease(**changed: Any) -> dict[str, Any]:
+    made = guards.lease("a", "ns", PROMISE, "2026-01-01T00:00:00.000000Z", None)
+    given = json.loads(made["metadata"]["annotations"][guards.PROMISE_ANNOTATION])
+    made["metadata"]["annotations"][guards.PROMISE_ANNOTATION] = json.dumps({**given, **changed})
+    return made
+
+
+def test_a_lease_replaces_one_version() -> None:
+    made = a_lease()
+    assert guards.promise_of(made) == PROMISE
+    assert "resourceVersion" not in made["metadata"]
+    before = guards.sealed({**made, "metadata": {**made["metadata"], "resourceVersion": "7"}}, "now")
+    assert guards.is_sealed(before)
+    assert guards.promise_of(before) == PROMISE
+    after = guards.lease("a", "ns", PROMISE, "later", before)
+    assert after["metadata"]["resourceVersion"] == "7"
+    assert not guards.is_sealed(after)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"serial": 1},
+        {"pods": "x"},
+        {"pods": ["../x"]},
+        {"pods": [UID] * (guards.MAX_PODS + 1)},
+        {"voters": [1]},
+        {"voters": ["v"] * 10},
+        {"beats": {"a": 1}},
+        {"beats": []},
+        {"withdrawn": "no"},
+        {"address": "x" * 5000},
+        {"boot": None},
+    ],
+)
+def test_an_invalid_promise_is_none(changed: dict[str, Any]) -> None:
+    assert guards.promise_of(a_lease(**changed)) is None
+
+
+@pytest.mark.parametrize("text", [None, 5, "", "[]", "{", "[" * 100_000, "x" * 300_000])
+def test_hostile_annotations_are_no_promise(text: Any) -> None:
+    made = a_lease()
+    made["metadata"]["annotations"] = {} if text is None else {guards.PROMISE_ANNOTATION: text}
+    assert guards.promise_of(made) is None
+
+
+def test_a_sealed_lease_ends_only_pods_of_its_node() -> None:
+    sealed = guards.sealed(a_lease(), "now")
+    assert guards.sealed_pods([sealed]) == {"a": frozenset({UID})}
+    assert guards.sealed_pods([a_lease(), guards.sealed(a_lease(withdrawn=True), "now"), guards.sealed(a_lease(pods="x"), "now")]) == {}
+    foreign = {**sealed, "metadata": {**sealed["metadata"], "name": "virt-handler-a"}}
+    assert guards.sealed_pods([foreign]) == {}
+
+
+def test_a_majority_is_more_than_half_of_at_least_three() -> None:
+    assert guards.majority({"a", "b"}, ("a", "b", "c"))
+    assert not guards.majority({"a", "x"}, ("a", "b", "c"))
+    assert not guards.majority({"a", "b"}, ("a", "b", "c", "d"))
+    assert not guards.majority({"a", "b"}, ("a", "b"))
+    assert not guards.majority({"a", "b"}, ("a", "b", "b"))
+
+
+def test_the_deadline_is_read_as_written() -> None:
+    boot = "0d9e4e2e-51c6-4d1e-9d3c-0123456789ab"
+    assert deadlines.decode(deadlines.encode(12.5, boot)) == (12.5, boot)
+    assert deadlines.decode(deadlines.encode(0.0, boot)) == (1e-9, boot)
+    assert deadlines.decode(deadlines.encode(None, boot)) == (None, boot)
+    assert deadlines.decode(b"") is deadlines.decode(b"x" * 45) is None
