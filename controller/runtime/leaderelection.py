@@ -66,6 +66,8 @@ class LeaderElector:
         self._seen: tuple[str, float] = ("", 0.0)
         """resourceVersion of the lease, and when (loop time) we first saw it."""
         self._renewed_at = float("-inf")
+        self._written: Object | None = None
+        """The lease as we last wrote it. Renewing this one needs no read, as in client-go."""
         self.is_leader = False
 
     async def run(self, lead: Callable[[], Awaitable[None]]) -> None:
@@ -119,17 +121,25 @@ class LeaderElector:
     async def _try(self) -> bool:
         began = asyncio.get_running_loop().time()
         settings = self._settings
-        try:
-            lease = await self._leases.get(LEASES, settings.name, settings.namespace)
-        except errors.NotFound:
-            fresh = {"metadata": {"name": settings.name, "namespace": settings.namespace}, "spec": self._spec({})}
-            await self._leases.create(LEASES, fresh, settings.namespace)
-        else:
-            if not self._is_free(lease):
-                return False
-            await self._leases.update(LEASES, {**lease, "spec": self._spec(lease.get("spec") or {})})
+        known, self._written = self._written, None
+        with suppress(errors.Conflict, errors.NotFound):
+            if known is not None:
+                self._written = await self._update(known)
+        if self._written is None:
+            try:
+                lease = await self._leases.get(LEASES, settings.name, settings.namespace)
+            except errors.NotFound:
+                fresh = {"metadata": {"name": settings.name, "namespace": settings.namespace}, "spec": self._spec({})}
+                self._written = await self._leases.create(LEASES, fresh, settings.namespace)
+            else:
+                if not self._is_free(lease):
+                    return False
+                self._written = await self._update(lease)
         self._renewed_at = began
         return True
+
+    async def _update(self, lease: Object) -> Object:
+        return await self._leases.update(LEASES, {**lease, "spec": self._spec(lease.get("spec") or {})})
 
     def _is_free(self, lease: Object) -> bool:
         now = asyncio.get_running_loop().time()

@@ -48,8 +48,10 @@ class View:
         self.server = server
         self.is_cut_off = is_cut_off
         self.answers_after = answers_after
+        self.requests = 0
 
     async def _hop(self) -> None:
+        self.requests += 1
         await asyncio.sleep(0.01)
         if self.is_cut_off():
             await asyncio.sleep(3)
@@ -231,6 +233,38 @@ def test_short_outage_does_not_cost_the_leadership() -> None:
     with pytest.raises(TimeoutError):
         run(scenario())
     assert terms.spans[0][2] == pytest.approx(100, abs=1)
+
+
+def test_each_renewal_is_one_request() -> None:
+    view, terms = Server().view(), Terms()
+
+    async def scenario() -> None:
+        async with asyncio.timeout(100):
+            await campaign(an_elector(view, "a"), terms.lead("a"))
+
+    with pytest.raises(TimeoutError):
+        run(scenario())
+    assert 45 < view.requests < 55  # every two seconds; two each acquire and release the lease
+
+
+def test_lease_that_a_user_edits_is_renewed_after_a_read() -> None:
+    server, terms = Server(), Terms()
+
+    async def scenario() -> None:
+        async def edit() -> None:
+            await asyncio.sleep(10)
+            assert server.lease is not None
+            server.view()._store({**server.lease, "metadata": {**server.lease["metadata"], "labels": {"a": "b"}}})
+
+        async with asyncio.timeout(50), asyncio.TaskGroup() as tasks:
+            tasks.create_task(edit())
+            tasks.create_task(campaign(an_elector(server.view(), "a"), terms.lead("a")))
+
+    with pytest.raises(TimeoutError):
+        run(scenario())
+    assert terms.spans[0][2] == pytest.approx(50, abs=1)
+    assert server.lease is not None
+    assert server.lease["metadata"]["labels"] == {"a": "b"}
 
 
 @pytest.mark.parametrize("answer", [0.0, 3.0, 6.0, 9.0])
