@@ -26,7 +26,7 @@ from handler.devices.acceleration import Verdict
 from handler.pods import limits as links
 from handler.reconcilers.limits import Limits
 from handler.storage import adding
-from tests.component.handler.world import FakeRelays, Handler
+from tests.component.handler.world import FakeNode, FakeRelays, Handler
 
 RELAY_PORT: Final = 8445
 START_SECONDS: Final = 0.004
@@ -96,14 +96,20 @@ class Host:
                 self._kubelet(node.name),
                 self._guests.running,
                 self._relays,
+                fake=self._node(),
                 address=f"{node.address}:{RELAY_PORT}",
                 limits=Limits(),
                 link_limits=links.Limits(),
                 disk_limits=adding.Limits(),
             )
             tasks.create_task(handler.run())
-            verdict = Verdict(accelerated=False, reason="simulated")
+            verdict = Verdict(accelerated=True, reason="simulated")
             tasks.create_task(heartbeat.run(client, node.name, self._settings.lease_namespace, lambda: verdict, SystemClock()))
+
+    def _node(self) -> FakeNode:
+        found = FakeNode()
+        found.accelerator = "kvm"
+        return found
 
     def _kubelet(self, node: str) -> Path:
         return Path(self._settings.directory, node)

@@ -15,6 +15,7 @@ from benchmarks.scale import chart
 from benchmarks.scale.chart import NAMESPACE
 from benchmarks.scale.cluster import Cluster
 from benchmarks.scale.handlers import Node
+from tests.unit.controller.reconcilers.processors import MILAN, labels_of_processor
 
 GROUP: Final = "bench.kubevirt.io/group"
 """Label of a Node: the process that simulates it."""
@@ -23,7 +24,15 @@ RACK_NODES: Final = 40
 HALL_NODES: Final = 150
 """Of one process: with ten guests each, they have some 15,000 open files."""
 AT_ONCE: Final = 16
-_ALLOCATABLE: Final = {"cpu": "64", "memory": "256Gi", "ephemeral-storage": "1Ti", "pods": "250", names.TUN_RESOURCE: "1000"}
+_ALLOCATABLE: Final = {
+    "cpu": "64",
+    "memory": "256Gi",
+    "ephemeral-storage": "1Ti",
+    "pods": "250",
+    names.TUN_RESOURCE: "1000",
+    names.KVM_RESOURCE: "1000",
+}
+_PROCESSOR: Final = labels_of_processor(*MILAN)
 _K = TypeVar("_K", bound=Hashable)
 _T = TypeVar("_T")
 
@@ -62,7 +71,7 @@ def node(name: str, group: str) -> Object:
     return {
         "apiVersion": "v1",
         "kind": "Node",
-        "metadata": {"name": name, "labels": {names.HOSTNAME_LABEL: name, "kubernetes.io/os": "linux", GROUP: group}},
+        "metadata": {"name": name, "labels": {names.HOSTNAME_LABEL: name, "kubernetes.io/os": "linux", GROUP: group, **_PROCESSOR}},
         "status": {"allocatable": _ALLOCATABLE, "capacity": _ALLOCATABLE},
     }
 

@@ -107,7 +107,11 @@ SOURCES: Final[Mapping[str, Source]] = MappingProxyType(
             component=names.LAUNCHER,
         ),
         "claims": Source(PERSISTENT_VOLUME_CLAIMS, trimming.trim_claim, {claims.BY_SET: claims.set_of}),
-        "nodes": Source(NODES, trimming.trim_node),
+        "nodes": Source(
+            NODES,
+            trimming.trim_node,
+            {indexes.BY_DEVICE: indexes.devices_of_node, indexes.BY_EMPTYING: indexes.emptying_of_node},
+        ),
         "leases": Source(
             LEASES,
             node_reports.trim_lease,

@@ -12,7 +12,7 @@ from apiserver.apis.virt import structure
 from apiserver.apis.virt.hardware import interfaces
 from apiserver.apis.virt.kinds import dig_vm
 from apiserver.apis.virt.lifecycle import conditions, evictions, failed_starts
-from apiserver.apis.virt.places import names, network
+from apiserver.apis.virt.places import names, network, node_states
 from apiserver.apis.virt.spec.described import domain_of
 from apiserver.client.informer import Informer
 from controller.reconcilers import disk_claims, precedence
@@ -48,6 +48,11 @@ BY_TRIED_NODE: Final = "tried-node"
 """Machines by their attempts' nodes."""
 BY_NODE: Final = "node"
 """Pods by their node."""
+BY_DEVICE: Final = "device"
+"""Nodes by an allocatable device: ``names.KVM_RESOURCE``."""
+BY_EMPTYING: Final = "emptying"
+"""Nodes that are being emptied, by :data:`EMPTIED`."""
+EMPTIED: Final = "emptied"
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +148,16 @@ def wanted_node_of_vm(vm: Object) -> list[str]:
     return [node] if node and isinstance(node, str) else []
 
 
+def devices_of_node(node: Object) -> list[str]:
+    """Return the key in ``BY_DEVICE`` if the node advertises a kvm device, else none."""
+    return [names.KVM_RESOURCE] if dig(node, "status", "allocatable", names.KVM_RESOURCE) not in (None, "0") else []
+
+
+def emptying_of_node(node: Object) -> list[str]:
+    """Return the key in ``BY_EMPTYING`` if the node is being emptied, else none."""
+    return [EMPTIED] if node_states.is_being_emptied(node) else []
+
+
 def age_of_vm(vm: Object) -> list[str]:
     """Return the key in ``BY_AGE`` if the machine's launcher is outdated, else none. The machine may be invalid."""
     return [OUTDATED] if is_true(_conditions(vm), conditions.LAUNCHER_OUTDATED) else []
@@ -194,4 +209,4 @@ def claims_for(vm: Object, claims: Informer) -> dict[str, Object | None]:
 
 def offers_kvm(nodes: Informer) -> bool:
     """Return whether a node advertises a kvm device."""
-    return any(dig(node, "status", "allocatable", names.KVM_RESOURCE) not in (None, "0") for node in nodes.list())
+    return bool(nodes.by_index(BY_DEVICE, names.KVM_RESOURCE, 1))

@@ -15,7 +15,7 @@ from apiserver.apis.meta import errors
 from apiserver.apis.meta.objects import NamespacedName, Object, key_of, name_of
 from apiserver.apis.virt import structure
 from apiserver.apis.virt.lifecycle import evictions, phases
-from apiserver.apis.virt.places import node_states
+from controller.reconcilers import indexes
 from controller.reconcilers.indexes import UNFINISHED, Informers
 from controller.reconcilers.migrations import migration_queue
 from controller.reconcilers.migrations.migration_queue import Turn
@@ -132,7 +132,7 @@ class MigrationTurns:
         return migration_queue.Observed(
             migrations=migrations,
             machines={key: vm for key in moved if (vm := vms.get(*key)) is not None},
-            emptied=frozenset(name_of(each) for each in self._informers.nodes.list() if node_states.is_being_emptied(each)),
+            emptied=frozenset(name_of(each) for each in self._informers.nodes.by_index(indexes.BY_EMPTYING, indexes.EMPTIED)),
             now=now,
             limits=self._limits,
             beginning=frozenset(self._beginning),

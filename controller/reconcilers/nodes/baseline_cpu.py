@@ -20,6 +20,8 @@ from controller.reconcilers.launcher_pods import cpu
 
 PROCESSORS: Final = "processors"
 """Member of a trimmed Node: the keys of its CPU labels, shared between nodes."""
+CANDIDATE: Final = "candidate"
+"""The same: whether the node offers KVM and has labels of CPU models. Each start looks at all nodes."""
 MAX_PROCESSORS: Final = 2 * cpu.MAX_LABELS
 """virt-handler writes half as many, but a kubelet can write any number."""
 MAX_REQUIREMENTS: Final = 512
@@ -44,14 +46,15 @@ class Choice:
 
 
 def trim_labels(node: Object) -> Object:
-    """Return ``labels`` and ``PROCESSORS`` of a trimmed Node. Nodes of the same kind share their hundreds of CPU labels.
+    """Return ``labels``, ``PROCESSORS`` and ``CANDIDATE`` of a trimmed Node. Nodes of the same kind share their hundreds of CPU labels.
 
     With more than :data:`MAX_PROCESSORS` CPU labels, a node loses them and is in no pool, because virt-handler did not write them.
     """
     labels = labels_of(node)
     own = frozenset(key for key, value in labels.items() if value == cpu.TRUE and key.startswith(names.CPU_LABELS))
     shared = _shared(own if len(own) <= MAX_PROCESSORS else frozenset())
-    return {"labels": {key: value for key, value in labels.items() if key not in own}, PROCESSORS: shared}
+    others = {key: value for key, value in labels.items() if key not in own}
+    return {"labels": others, PROCESSORS: shared, CANDIDATE: _offers(node) and _has_models(shared)}
 
 
 @lru_cache(maxsize=256)
@@ -72,12 +75,14 @@ def choose(nodes: Iterable[Object], asked: Object, said: Iterable[str]) -> Choic
                 "so virt-controller chooses no common CPU model"
             ),
         )
-    pool = [each for each in nodes if _is_candidate(each) and matches(each, asked)]
+    candidates = (each for each in nodes if each["metadata"][CANDIDATE])
+    pool = [each for each in candidates if matches(each, asked)] if _is_selective(asked) else list(candidates)
     if not pool:
         return Choice(None, "no node that the machine may run on offers KVM and has CPU model labels")
-    vendors = {vendor for each in pool for vendor in _vendors(each)}
+    kinds = {each["metadata"][PROCESSORS] for each in pool}
+    vendors = {vendor for each in kinds for vendor in _vendors(each)}
     if "" in vendors:
-        unknown = next(name_of(each) for each in pool if "" in _vendors(each))
+        unknown = next(name_of(each) for each in pool if "" in _vendors(each["metadata"][PROCESSORS]))
         return Choice(
             None,
             one_line(f"the machine may run on node {unknown}, and libvirt does not know the model of that node's processor", _MAX_TEXT),
@@ -90,7 +95,7 @@ def choose(nodes: Iterable[Object], asked: Object, said: Iterable[str]) -> Choic
             "kind with spec.nodeSelector or spec.affinity"
         )
         return Choice(None, text)
-    common = frozenset.intersection(*(each["metadata"][PROCESSORS] for each in pool))
+    common = frozenset.intersection(*kinds)
     model = next((each for each in cpu_models.MODELS[vendor] if names.CPU_MODEL_LABELS + each in common), "")
     if not model:
         return Choice(None, "the nodes that the machine may run on have no CPU model in common")
@@ -105,20 +110,31 @@ def _requirements(asked: Object) -> int:
     return len(asked.get("nodeSelector") or ()) + len(required) + sum(1 + len(each.get("values") or ()) for each in expressions)
 
 
-def _is_candidate(node: Object) -> bool:
-    """Return whether the node offers KVM and has labels of CPU models.
+def _offers(node: Object) -> bool:
+    """Return whether the node offers KVM.
 
     While a device plugin restarts, the allocatable amount is 0 and the capacity remains for five minutes.
     """
-    offers = any(dig(node, "status", each, names.KVM_RESOURCE) not in (None, "0") for each in ("allocatable", "capacity"))
-    return offers and any(each.startswith(names.CPU_MODEL_LABELS) for each in node["metadata"][PROCESSORS])
+    return any(dig(node, "status", each, names.KVM_RESOURCE) not in (None, "0") for each in ("allocatable", "capacity"))
 
 
-def _vendors(node: Object) -> set[str]:
-    """Return the CPU vendors in the node's ``host-model`` labels; an empty string for an unknown one."""
+@lru_cache
+def _has_models(processors: frozenset[str]) -> bool:
+    return any(each.startswith(names.CPU_MODEL_LABELS) for each in processors)
+
+
+@lru_cache
+def _vendors(processors: frozenset[str]) -> frozenset[str]:
+    """Return the CPU vendors in ``host-model`` labels; an empty string for an unknown one."""
     prefix = names.HOST_MODEL_LABELS
-    hosts = [each.removeprefix(prefix) for each in node["metadata"][PROCESSORS] if each.startswith(prefix)]
-    return {cpu_models.VENDORS.get(each, "") for each in hosts} or {""}
+    hosts = [each.removeprefix(prefix) for each in processors if each.startswith(prefix)]
+    return frozenset(cpu_models.VENDORS.get(each, "") for each in hosts) or frozenset({""})
+
+
+def _is_selective(asked: Object) -> bool:
+    """Return whether the placement fields exclude any node."""
+    required = dig(asked, "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution")
+    return bool(asked.get("nodeName") or asked.get("nodeSelector")) or required is not None
 
 
 def matches(node: Object, asked: Object) -> bool:

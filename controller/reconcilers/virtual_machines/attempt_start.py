@@ -52,7 +52,8 @@ def _choose_cpu(seen: Observed, placement: scheduling.Placement) -> baseline_cpu
     if not placement.kvm or not chosen_cpu.is_to_choose(seen.vm):
         return None
     wanted = (str(each.get("name") or "") for each in dig_vm(seen.vm, "spec", "domain", "cpu", "features") or ())
-    nodes = [each for each in seen.nodes if name_of(each) not in placement.never_on]
+    never_on = frozenset(placement.never_on)
+    nodes = [each for each in seen.nodes if name_of(each) not in never_on] if never_on else seen.nodes
     placement = dataclasses.replace(placement, never_on=())  # during an upgrade these can be all nodes
     return baseline_cpu.choose(nodes, scheduling.scheduling(seen.vm, placement), wanted)
 

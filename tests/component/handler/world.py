@@ -70,8 +70,9 @@ async def _at_once(change: Callable[[], object]) -> None:
 
 class FakeNode:
     def __init__(self) -> None:
+        self.accelerator: messages.Accelerator = "qemu"
         self.accelerators: dict[str, messages.Accelerator] = {}
-        """By pod uid, where it is not emulation."""
+        """By pod uid, where it differs."""
         self.given = 0
         self.tried = 0
         self.wired = 0
@@ -106,7 +107,7 @@ class FakeNode:
         self.given += 1
         if self.fault is not None:
             raise self.fault
-        return self.accelerators.get(pod_uid, "qemu")
+        return self.accelerators.get(pod_uid, self.accelerator)
 
     async def mount_claim(self, pod_uid: str, connection: Connection, attachment_uid: str, disk: Mapping[str, Any]) -> None:
         if self.no_mount is not None:

@@ -5,6 +5,7 @@ from apiserver.apis.virt.lifecycle.evictions import machine_of
 from controller.reconcilers import disk_claims, indexes
 from controller.reconcilers.indexes import Mac, NodeFile, ServerDisk
 from tests.unit.controller.reconcilers.builders import a_migration, a_vm, an_attempt
+from tests.unit.controller.reconcilers.processors import MILAN, a_node
 
 CLAIM = {"name": "a", "type": "PersistentVolumeClaim", "source": {"name": "data"}}
 SERVER = {"name": "b", "type": "NFS", "source": {"host": "a.example", "path": "/vms/a.img"}}
@@ -43,3 +44,10 @@ def test_a_migration_is_found_by_its_machine() -> None:
     assert indexes.machine_of(a_migration()) == [NamespacedName("default", "testvm")]
     assert str(machine_of(a_migration())) == "default/testvm"
     assert str(NamespacedName("", "node1")) == "node1"
+
+
+def test_nodes_are_found_by_their_kvm_device_and_while_they_are_emptied() -> None:
+    offered, withdrawn, emulated = a_node("a", MILAN), a_node("b", MILAN, kvm="0"), a_node("c", None, kvm="0", capacity="0")
+    assert [indexes.devices_of_node(each) for each in (offered, withdrawn, emulated, {})] == [["devices.kubevirt.io/kvm"], [], [], []]
+    cordoned = {**emulated, "spec": {"unschedulable": True}}
+    assert [indexes.emptying_of_node(each) for each in (offered, cordoned)] == [[], [indexes.EMPTIED]]

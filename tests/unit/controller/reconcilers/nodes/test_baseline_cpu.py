@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -43,6 +44,25 @@ def test_common_protections_go_with_the_model_unless_mentioned() -> None:
     assert found.status() == {"model": "EPYC-Rome-v2", "features": ["amd-ssbd", "amd-stibp", "ibpb"]}
     assert choose(nodes, {}, iter(["ibpb", "avx2"])) == Choice(Chosen("EPYC-Rome-v2", ("amd-ssbd", "amd-stibp")))
     assert choose([a_node("a", ("EPYC", ("EPYC",), ()))], {}, ()).status() == {"model": "EPYC"}
+
+
+class Kind(frozenset[str]):
+    """The labels of a kind of processor; counts how often they are looked through."""
+
+    times = 0
+
+    def __iter__(self) -> Iterator[str]:
+        Kind.times += 1
+        return super().__iter__()
+
+
+def test_labels_of_a_kind_are_looked_through_once_for_all_nodes() -> None:
+    nodes = [a_node(str(number), MILAN) for number in range(100)]
+    kind = Kind(nodes[0]["metadata"][baseline_cpu.PROCESSORS])
+    for each in nodes:
+        each["metadata"][baseline_cpu.PROCESSORS] = kind
+    assert [model(*nodes), model(*nodes)] == ["EPYC-Milan", "EPYC-Milan"]
+    assert Kind.times <= 2
 
 
 def test_a_pool_is_the_nodes_that_offer_kvm_and_have_labels() -> None:
@@ -189,7 +209,8 @@ def test_node_with_too_many_labels_is_ignored_and_trimmed() -> None:
     most, more = (a_node("a", (host, models, (*features, *(f"x{each}" for each in range(count))))) for count in (room, room + 1))
     assert len(most["metadata"][baseline_cpu.PROCESSORS]) == baseline_cpu.MAX_PROCESSORS
     assert model(most) == "EPYC-Milan"
-    assert more["metadata"] == {"name": "a", "uid": "a", "labels": {"kubernetes.io/hostname": "a"}, baseline_cpu.PROCESSORS: frozenset()}
+    kept = {"labels": {"kubernetes.io/hostname": "a"}, baseline_cpu.PROCESSORS: frozenset(), baseline_cpu.CANDIDATE: False}
+    assert more["metadata"] == {"name": "a", "uid": "a", **kept}
     assert model(more, a_node("b", ROME)) == "EPYC-Rome-v2"
 
 
