@@ -10,7 +10,7 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -21,6 +21,7 @@ from benchmarks.api import machine
 from benchmarks.scale import nodes, report
 from benchmarks.scale.cluster import Cluster, cluster
 from benchmarks.scale.course import IDLE_SECONDS, Course
+from benchmarks.scale.report import STEPS
 from tests.reference_server.programs import ProgramFailed
 from tests.testbed.progress import StepFailed
 
@@ -43,13 +44,13 @@ class Results:
         self._output.write_text(json.dumps({"machine": self._about, "runs": self.runs}, indent=1) + "\n")
 
 
-async def measure(started: Cluster, run: dict[str, Any], results: Results, idle_seconds: float) -> None:
+async def measure(started: Cluster, run: dict[str, Any], results: Results, idle_seconds: float, steps: Sequence[str]) -> None:
     groups = nodes.Groups.of(run["nodes"])
     config = Config.load(str(started.kubeconfig()))
     async with Client(config, user_agent="bench-scale", max_connections=CONNECTIONS) as client:
         progress(f"{run['nodes']} nodes")
         await nodes.start(started, client, groups)
-        course = Course(started, client, groups, run["machines"], idle_seconds, run)
+        course = Course(started, client, groups, run["machines"], idle_seconds, steps, run)
 
         def finished(step: str) -> None:
             run["load"] = round(os.getloadavg()[0], 1)
@@ -79,10 +80,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="make bench-scale", description="Measure the control plane with simulated nodes and machines.")
     parser.add_argument("--sizes", default=" ".join(map(str, SIZES)), help="numbers of machines, one run each (default: %(default)s)")
     parser.add_argument("--per-node", type=int, default=PER_NODE, help="machines per node (default: %(default)s)")
+    parser.add_argument("--steps", default=",".join(STEPS), help="steps of each run (default: %(default)s)")
     parser.add_argument("--idle", type=float, default=IDLE_SECONDS, help="seconds of the idle measurement (default: %(default)s)")
     parser.add_argument("--directory", type=Path, help="new directory for logs and data, which stay; default: a temporary one")
     parser.add_argument("--output", type=Path, default=Path("build/bench/scale.json"), help="where the JSON goes")
     given = parser.parse_args()
+    steps = given.steps.split(",")
+    if unknown := set(steps) - set(STEPS):
+        parser.error(f"unknown steps: {', '.join(sorted(unknown))}")
     try:
         python = machine.interpreter()
         results = Results(machine.describe("", python), given.output)
@@ -90,7 +95,7 @@ def main() -> None:
             run: dict[str, Any] = {"machines": size, "nodes": max(2, size // given.per_node)}
             results.runs.append(run)
             with directory(given.directory, size) as chosen, cluster(chosen, python) as started:
-                asyncio.run(measure(started, run, results, given.idle))
+                asyncio.run(measure(started, run, results, given.idle, steps))
     except (ProgramFailed, StepFailed) as error:
         sys.exit(str(error))
     print(report.table(results.runs), end="")

@@ -44,6 +44,8 @@ class Course:
     count: int
     """Machines."""
     idle_seconds: float = IDLE_SECONDS
+    chosen: Sequence[str] = STEPS
+    """Names of the steps."""
     figures: Figures = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -65,6 +67,8 @@ class Course:
         async with asyncio.TaskGroup() as tasks:
             following = tasks.create_task(self._follow())
             for name, step in zip(STEPS, steps, strict=True):
+                if name not in self.chosen:
+                    continue
                 self.figures[name] = await step()
                 finished(name)
             following.cancel()
