@@ -98,7 +98,9 @@ class ClaimFilling:
                 vm, "Normal", guest_imports.STARTED, guest_status.printable(f"disk {name!r}: importing the image from {source}")
             )
         if report.phase != "Retrying":
-            raise Unfinished(guest_imports.progress(report, source), seconds=self._ports.limits.import_seconds)
+            begins = f"disk {name!r}: the import of its image from {source} begins"  # a pod has one import, which waits for no other
+            how = begins if report.phase == "Pending" else guest_imports.progress(report, source)
+            raise Unfinished(how, seconds=self._ports.limits.import_seconds)
         why = guest_status.printable(f"disk {name!r}: {report.message or 'the import failed'}; {CORRECT}")
         if before is None or report.failures > before.failures:
             self._ports.emit(vm, "Warning", conditions.IMPORT_FAILED, why)

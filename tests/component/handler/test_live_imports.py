@@ -68,11 +68,13 @@ async def pods(world: World, *phase: messages.ImportStatus) -> tuple[FakeLaunche
 
 
 async def test_guest_gets_the_claim_after_its_image(world: World) -> None:
-    guest, pod = await pods(world, *an_import("Downloading", 3))
+    guest, pod = await pods(world, *an_import("Pending"))
     async with world.handler() as handler:
         await eventually(lambda: phase_is(world, "Running"))
         report(guest)
         await edit(world, wanted=True, runs=True)
+        await eventually(lambda: entry(world).get("message") == f"disk 'data': the import of its image from {URL} begins")
+        pod.importing = an_import("Downloading", 3)
         await eventually(lambda: imports(world) == [("data", "Downloading", 3 * MIB)])
         assert (entry(world)["path"], entry(world)["state"]) == (PATH, "Pending")
         assert entry(world)["message"] == f"disk 'data': 3 of 9 MiB of its image downloaded from {URL}"
