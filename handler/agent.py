@@ -17,7 +17,7 @@ from apiserver.apis.virt.domainxml import subresource
 from apiserver.apis.virt.kinds import dig_migration, dig_vm
 from apiserver.apis.virt.lifecycle import migration_attempts, phases
 from apiserver.apis.virt.places import names
-from apiserver.apis.virt.places.resources import MIGRATIONS, VIRTUAL_MACHINES
+from apiserver.apis.virt.places.resources import MIGRATIONS, VIRTUAL_MACHINES, WATCH_IDLE_SECONDS
 from apiserver.apis.virt.spec import guestinfo, screenshot
 from apiserver.client.delegated import Access
 from apiserver.client.informer import Informer
@@ -119,9 +119,10 @@ class Agent:
         self._detection = detection
         clock = SystemClock()
         name = options.node_name
-        self.machines = Informer(client, VIRTUAL_MACHINES, field_selector=f"status.nodeName={name}", trim=trim_machine)
-        self.leaving = Informer(client, MIGRATIONS, field_selector=f"status.sourceNode={name}", trim=trim_migration)
-        self.coming = Informer(client, MIGRATIONS, field_selector=f"status.targetNode={name}", trim=trim_migration)
+        informer = functools.partial(Informer, client, idle_seconds=WATCH_IDLE_SECONDS)
+        self.machines = informer(VIRTUAL_MACHINES, field_selector=f"status.nodeName={name}", trim=trim_machine)
+        self.leaving = informer(MIGRATIONS, field_selector=f"status.sourceNode={name}", trim=trim_migration)
+        self.coming = informer(MIGRATIONS, field_selector=f"status.targetNode={name}", trim=trim_migration)
         self.metrics = Metrics()
         self.metrics.verdict(detection.verdict)
         detection.subscribe(self.metrics.verdict)

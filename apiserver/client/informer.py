@@ -66,7 +66,9 @@ class Informer:
         trim: Callable[[Object], Object] | None = None,
         backoff: Backoff | None = None,
         initial_idle_seconds: float = INITIAL_IDLE_SECONDS,
+        idle_seconds: float | None = None,
     ) -> None:
+        """``idle_seconds``: watch again after so long without events and bookmarks; None: when TCP gives up."""
         self.resource = resource
         self.synced = asyncio.Event()
         self._client = client
@@ -77,6 +79,7 @@ class Informer:
         self._trim = trim
         self._backoff = backoff or Backoff(0.25, 10)
         self._initial_idle_seconds = initial_idle_seconds
+        self._idle_seconds = idle_seconds
         self._watch_list = True
         self._resource_version = ""
         self._said = ""
@@ -198,6 +201,7 @@ class Informer:
             initial_events=initial_events,
             label_selector=self._label_selector,
             field_selector=self._field_selector,
+            idle_seconds=self._idle_seconds,
         )
 
     async def _replace(self, objects: builtins.list[Object], resource_version: str) -> None:

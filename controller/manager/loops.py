@@ -18,7 +18,7 @@ from apiserver.apis.virt import structure
 from apiserver.apis.virt.lifecycle import failed_starts
 from apiserver.apis.virt.lifecycle.replica_sets import REPLICATE, ROLLOUT
 from apiserver.apis.virt.places import names
-from apiserver.apis.virt.places.resources import MIGRATION_POLICIES, MIGRATIONS, REPLICA_SETS, VIRTUAL_MACHINES
+from apiserver.apis.virt.places.resources import MIGRATION_POLICIES, MIGRATIONS, REPLICA_SETS, VIRTUAL_MACHINES, WATCH_IDLE_SECONDS
 from apiserver.apis.virt.spec import attachments
 from apiserver.client.informer import Informer
 from apiserver.client.rest import Client
@@ -67,6 +67,7 @@ class Source:
             label_selector=f"{names.COMPONENT_LABEL}={self.component}" if self.component else "",
             indexers=self.indexers,
             trim=self.trim,
+            idle_seconds=WATCH_IDLE_SECONDS if self.resource.group == names.GROUP else None,
         )
 
     def right(self) -> Right:

@@ -26,7 +26,7 @@ from functools import partial
 from typing import Protocol
 
 from apiserver.apis.virt.places import names
-from apiserver.apis.virt.places.resources import MIGRATIONS
+from apiserver.apis.virt.places.resources import MIGRATIONS, WATCH_IDLE_SECONDS
 from apiserver.client.delegated import Access
 from apiserver.client.informer import Informer
 from apiserver.client.rest import Client
@@ -166,7 +166,8 @@ async def run(environment: Environment, parts: Callable[[Environment], Sequence[
     health = Health(options.health_port, {})
     metrics = MetricsServer(options.metrics_port, environment.metrics.page, Access(environment.client), options.files)
     asking = environment.asking or environment.client
-    moves = Informer(asking, MIGRATIONS, indexers={admission.BY_CONCERN: admission.concern_of}, trim=trimming.trim_migration)
+    concern = {admission.BY_CONCERN: admission.concern_of}
+    moves = Informer(asking, MIGRATIONS, indexers=concern, trim=trimming.trim_migration, idle_seconds=WATCH_IDLE_SECONDS)
     environment.metrics.watch_migrations(moves)
     admit = Evictions(asking, environment.clock, options.evictions, moves, namespace=environment.namespace).admit
     webhook = EvictionServer(options.webhook_port, PREFIX, admit, PathSecret(asking).holds, options.files)

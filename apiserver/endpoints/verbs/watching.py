@@ -37,7 +37,7 @@ from apiserver.registry.generic import selection
 from apiserver.registry.generic.listing import parse_revision
 from apiserver.registry.generic.selection import Selection
 
-BOOKMARK_SECONDS: Final = 60.0
+BOOKMARK_SECONDS: Final = 20.0
 INITIAL_EVENTS_END: Final = "k8s.io/initial-events-end"
 _SHORTEST, _LONGEST = 1800, 3600
 _SLICE: Final = 256

@@ -181,6 +181,15 @@ async def test_a_server_that_ignores_streaming_lists_gets_a_list() -> None:
         assert same(informer, api)
 
 
+async def test_a_watch_that_falls_silent_is_opened_again() -> None:
+    """As through an API server's replica that is cut off."""
+    api = FakeAPI()
+    async with following(api, idle_seconds=0.2):
+        async with asyncio.timeout(30):
+            while sum("watch" in query for _, _, query in api.requests) < 3:
+                await asyncio.sleep(0.05)
+
+
 async def test_an_index_follows_changes() -> None:
     api = FakeAPI()
     await api.put(PATH, a_map("m", colour="red"))
