@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import signal
-import sys
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -52,6 +51,7 @@ class Course:
         self.meter = Meter(self.cluster)
         self.board = Board(self.client)
         self.every = machines.names(self.count)
+        self._failed_evictions = 0
 
     async def run(self, finished: Callable[[str], None]) -> None:
         """Run all steps; call ``finished`` after each."""
@@ -165,7 +165,7 @@ class Course:
 
             await in_parallel(moving, evict, at_once=len(moving))
             await self.board.until(lambda: self.board.phases(moving)["Running"] == len(moving), "the guests run elsewhere")
-            figures |= {"machines": len(moving), "nodes": len(chosen), "moved": spread(took.values())}
+            figures |= {"machines": len(moving), "nodes": len(chosen), "moved": spread(took.values()), "failed": self._failed_evictions}
         await self._cordon([*chosen, *others], cordoned=None)
         return figures
 
@@ -181,8 +181,8 @@ class Course:
                 await self.client.request("POST", f"/api/v1/namespaces/{machine.namespace}/pods/{pod}/eviction", body=body)
             except (errors.TooManyRequests, errors.NotFound):
                 await asyncio.sleep(RETRY_SECONDS)
-            except errors.StatusError as error:
-                print(f"eviction of {pod}: {error}", file=sys.stderr)
+            except errors.StatusError:
+                self._failed_evictions += 1
                 await asyncio.sleep(RETRY_SECONDS)
 
     async def silence(self) -> Figures:

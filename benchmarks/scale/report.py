@@ -70,6 +70,7 @@ ROWS: Final = (
     Row("  after SIGKILL, s", lambda run: run["crash"]["recovered"]),
     Row("drained machines", lambda run: run["drain"]["machines"]),
     Row("  s", lambda run: run["drain"]["seconds"]),
+    Row("  evictions that end kubectl drain", lambda run: run["drain"]["failed"]),
     Row("machines of a silent rack", lambda run: run["silence"]["machines"]),
     Row("  until all are Unknown, s", lambda run: run["silence"]["unknown"]),
     Row("  back: all Running, s", lambda run: run["silence"]["back"]),
