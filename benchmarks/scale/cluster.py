@@ -43,7 +43,7 @@ class Cluster:
     webhook_port: int = field(default_factory=free_port)
     programs: dict[str, Program] = field(default_factory=dict)
     restarts: int = 0
-    """Of virt-controller, because it ended by itself."""
+    """Unwanted restarts of virt-controller."""
 
     @property
     def directory(self) -> Path:

@@ -122,7 +122,7 @@ class Course:
         return figures
 
     async def _settle(self) -> None:
-        """Wait until there are no writes but Leases: the last statuses and Events are late."""
+        """Wait until only Leases are written: the last statuses and Events are late."""
         async with asyncio.timeout(SETTLE_MOST_SECONDS):
             while True:
                 before = self.meter.read()

@@ -11,7 +11,7 @@ from launcher.protocol import messages
 from tests.fakes.launcher import FakeLauncher
 
 COPY_SECONDS: Final = 1.0
-"""As the transfer of a small guest's memory (docs/performance.md)."""
+"""Like the transfer of a small guest's memory (docs/performance.md)."""
 
 
 class Guest(FakeLauncher):

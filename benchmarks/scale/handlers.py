@@ -39,13 +39,13 @@ class Node:
 
     name: str
     address: str
-    """Of virt-handler's pod."""
+    """Its virt-handler's."""
     token: str
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What one process simulates."""
+    """The nodes that one process simulates."""
 
     kubeconfig: str
     """An administrator's, to see which pods start."""

@@ -49,7 +49,7 @@ class Board:
         self._informer.subscribe(self._changed)
         self._news = asyncio.Event()
         self.running_at: dict[NamespacedName, float] = {}
-        """When each machine was last seen to enter ``Running``."""
+        """The time of each machine's last change to ``Running``."""
 
     async def run(self) -> None:
         """Follow the machines until cancelled."""
@@ -106,6 +106,6 @@ def trimmed(vm: Object) -> Object:
 
 
 def spread(seconds: Iterable[float]) -> dict[str, Any]:
-    """Return the median, the value of which 95 of 100 are below, and the largest."""
+    """Return the median, the 95th percentile and the largest value."""
     found = sorted(seconds)
     return {"p50": round(found[len(found) // 2], 1), "p95": round(found[len(found) * 95 // 100], 1), "most": round(found[-1], 1)}

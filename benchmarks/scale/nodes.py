@@ -22,7 +22,7 @@ GROUP: Final = "bench.kubevirt.io/group"
 RACK: Final = "rack"
 RACK_NODES: Final = 40
 HALL_NODES: Final = 150
-"""Of one process: with ten guests each, they have some 15,000 open files."""
+"""One process's nodes: with ten guests each, they have some 15,000 open files."""
 AT_ONCE: Final = 16
 _ALLOCATABLE: Final = {
     "cpu": "64",
@@ -58,7 +58,7 @@ class Groups:
 
     @property
     def drained(self) -> tuple[str, ...]:
-        """The group in which nodes are drained."""
+        """The nodes among which guests move in a drain."""
         return self.members["hall-0"]
 
     @property
