@@ -111,10 +111,10 @@ class Losses:
                 cuts.enter_context(_filtered(self.node.namespace, RULES[cut]))
 
     def power_off(self) -> None:
-        """Kill the node's kubelet, then the processes of virt-handler and of all guests there."""
+        """Kill the node's kubelet, then the processes of virt-handler, of a guardian, and of all guests there."""
         self.is_off = True
         programs.end([f"{self.node.name}-kubelet"])
-        for each in (*self._pods("virt-handler"), *self._pods("virt-launcher", everywhere=True)):
+        for each in (*self._pods("virt-handler"), *self._pods("virt-guardian"), *self._pods("virt-launcher", everywhere=True)):
             for pid in processes.of_pod(each):
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)

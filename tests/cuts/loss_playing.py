@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Final
 
-from tests.cluster import losses
+from tests.cluster import guardian_losses, losses
 from tests.cluster.kube import Kubectl
 from tests.cluster.manifests import migration
 from tests.cluster.test_node_shutdown import cordoned
@@ -27,13 +27,14 @@ from tests.testbed import layout
 MOVE_SECONDS: Final = 180
 COUNT_SECONDS: Final = 150
 """For a guest to count afterwards, including its boot."""
+GUARDIAN: Final = "guardian"
 UNIT_BYTES: Final = SECTORS * SECTOR
 SILENT: Final = "https://127.0.0.1:1"
 """To where a board without proof redirects the agent."""
 
 
 class LossPlayer:
-    """Loses the node that does not run our etcd; its board belongs to a fence agent."""
+    """Loses the node that does not run our etcd. It has a board for a fence agent, or a guardian."""
 
     def __init__(self, kubectl: Kubectl, system: Kubectl, guests: Guests, steps: Steps, answers: Answers, held: ExitStack) -> None:
         self._kubectl = kubectl
@@ -44,21 +45,37 @@ class LossPlayer:
         node, self._other = losses.other_than_etcds(system)
         self._losses = Losses(system, node)
         self._board = Board(self._losses.power_off)
-        directory = Path(held.enter_context(tempfile.TemporaryDirectory()))
-        held.enter_context(losses.fence_agent(system, directory, self._board, node.name))
-        self._unit = directory / "unit"
+        self._directory = Path(held.enter_context(tempfile.TemporaryDirectory()))
+        self._proofs = held.enter_context(ExitStack())
+        self._leases: Kubectl | None = None
+        self._has_agent = False
+        self._unit = self._directory / "unit"
         self._unit.write_bytes(bytes(UNIT_BYTES))
         self._target = IscsiTarget(self._unit, address=layout.CONTROL_PLANE_ADDRESS)
         held.callback(self._target.__exit__)
         self._target.start()
 
     def guest_of(self, case: Case) -> str:
-        """Return the case's guest, started."""
+        """Return the case's guest, started, with the proof installed."""
+        self._install(with_guardians=case.step.name == GUARDIAN)
         if case.cut.name != "from-storage":
             return MOVER
         if not self._guests.is_started(STORED):
             self._guests.start_on(STORED, self._unit, self._target)
         return STORED
+
+    def _install(self, *, with_guardians: bool) -> None:
+        if with_guardians and self._leases is None:
+            self._proofs.close()
+            self._has_agent = False
+            self._leases = self._proofs.enter_context(guardian_losses.guardians(self._system, self._own_directory()))
+        if not with_guardians and not self._has_agent:
+            self._proofs.close()
+            self._leases, self._has_agent = None, True
+            self._proofs.enter_context(losses.fence_agent(self._system, self._own_directory(), self._board, self._losses.node.name))
+
+    def _own_directory(self) -> Path:
+        return Path(tempfile.mkdtemp(dir=self._directory))
 
     def play(self, case: Case, guest: str, first: int) -> Seen:
         """Return what was seen of the loss. ``first``: the guest's newest number before."""
@@ -67,7 +84,11 @@ class LossPlayer:
         self._board.resets.clear()
         with ExitStack() as held:
             missed = self._reach(case.step.name, guest, held)
-            before, cut_at = self._guests.status(guest), time.monotonic()
+            before = self._guests.status(guest)
+            if self._leases is not None:
+                pod = {"metadata": {"name": before["podName"], "uid": before["podUID"]}}
+                guardian_losses.is_promised(self._leases, self._losses.node.name, pod)
+            cut_at = time.monotonic()
             with self._losses.lost(case.cut.name, self._target.portal_port):
                 seconds = self._await_elsewhere(case, guest, cut_at)
         seconds = self._await_return(case, guest, cut_at) if seconds is None else seconds
