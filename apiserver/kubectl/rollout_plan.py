@@ -9,7 +9,7 @@ from typing import Any, Final
 import yaml
 
 from apiserver.apis.meta.lines import one_line
-from apiserver.apis.meta.objects import Object, condition, generation_of, name_of
+from apiserver.apis.meta.objects import Object, annotations_of, condition, generation_of, name_of
 from apiserver.apis.virt.kinds import dig_replica_set
 from apiserver.apis.virt.lifecycle import ordinals, replica_sets, revisions
 from apiserver.apis.virt.places.resources import REPLICA_SETS
@@ -84,13 +84,17 @@ def details(replica_set: Object, number: int) -> str:
 
 
 def undone(replica_set: Object, number: int = 0) -> tuple[Object, int]:
-    """Return the set with an earlier template, and its revision; 0: the one before. Raises Failure."""
+    """Return the set with an earlier template and its change cause, and its revision; 0: the one before. Raises Failure."""
     _refuse_paused(replica_set, "rollback")
     known = _known(replica_set)
     if not number and len(known) < 2:
         raise Failure("error: no last revision to roll back to")
     found = _find(replica_set, number) if number else known[-2]
-    return _with(replica_set, {"template": found["template"]}), int(found["revision"])
+    annotations = {key: value for key, value in annotations_of(replica_set).items() if key != revisions.CHANGE_CAUSE}
+    if cause := found.get("changeCause"):
+        annotations[revisions.CHANGE_CAUSE] = cause
+    undone = _with(replica_set, {"template": found["template"]})
+    return {**undone, "metadata": {**undone["metadata"], "annotations": annotations}}, int(found["revision"])
 
 
 def restarted(replica_set: Object, moment: str) -> Object:

@@ -101,6 +101,13 @@ def test_undo_takes_an_earlier_template(number: int, expected: int) -> None:
     assert "status" not in undone
 
 
+@pytest.mark.parametrize(("number", "annotations"), [(1, {"a": "b"}), (2, {"a": "b", "kubernetes.io/change-cause": "less"})])
+def test_undo_restores_the_cause_of_the_change(number: int, annotations: Object) -> None:
+    found = a_set({"revisions": [revision(1), revision(2, "less"), revision(3, "more")]})
+    found["metadata"]["annotations"] = {"a": "b", "kubernetes.io/change-cause": "more"}
+    assert rollout_plan.undone(found, number)[0]["metadata"]["annotations"] == annotations
+
+
 @pytest.mark.parametrize(
     ("replica_set", "number", "message"),
     [
