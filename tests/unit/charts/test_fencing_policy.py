@@ -112,7 +112,7 @@ def test_the_rights_and_the_flags_come_with_the_agent() -> None:
     (rule,) = one("ClusterRole", ROLE, *SETTINGS)["rules"]
     needed = {(each.group, each.resource, verb) for each in FENCING.rights for verb in each.verbs.split() if each.scope == "cluster"}
     assert needed == {(rule["apiGroups"][0], rule["resources"][0], verb) for verb in rule["verbs"]}
-    assert {"nodes", "leases", "vms"} == set(FENCING.informers) <= set(SOURCES)
+    assert {"nodes", "leases", "vms", "guardians"} == set(FENCING.informers) <= set(SOURCES)
     (container,) = one("Deployment", "virt-controller", *SETTINGS)["spec"]["template"]["spec"]["containers"]
     given = options.parse(container["args"]).fence_agent
     assert given == FenceAgent(Path("/fence-agent/redfish.py"))

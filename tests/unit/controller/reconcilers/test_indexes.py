@@ -46,7 +46,7 @@ def test_a_migration_is_found_by_its_machine() -> None:
     assert str(NamespacedName("", "node1")) == "node1"
 
 
-def test_nodes_are_found_by_their_kvm_device_and_while_they_are_emptied() -> None:
+def test_nodes_are_found_by_kvm_device_and_while_emptied() -> None:
     offered, withdrawn, emulated = a_node("a", MILAN), a_node("b", MILAN, kvm="0"), a_node("c", None, kvm="0", capacity="0")
     assert [indexes.devices_of_node(each) for each in (offered, withdrawn, emulated, {})] == [["devices.kubevirt.io/kvm"], [], [], []]
     cordoned = {**emulated, "spec": {"unschedulable": True}}
