@@ -70,7 +70,6 @@ def written(mib: int) -> str:
 
 
 def run_all(run: Run, place: str, path: str, seconds: int, found: Readings) -> None:
-    """Run each of ``WORKS`` once on ``path``, and add its reading to ``found[place]``."""
     for name, work in WORKS.items():
         read = run(work.words(path, seconds), seconds + PATIENCE_SECONDS)
         found.setdefault(place, {}).setdefault(name, []).append(read)

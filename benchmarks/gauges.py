@@ -124,7 +124,6 @@ def ratio(value: float, beside: float) -> float | None:
 
 @contextmanager
 def namespace(kubectl: Kubectl) -> Iterator[None]:
-    """Create the namespace, with Pod Security ``restricted``, and delete it afterwards."""
     kubectl("create", "namespace", kubectl.namespace)
     try:
         kubectl("label", "namespace", kubectl.namespace, "pod-security.kubernetes.io/enforce=restricted")

@@ -86,7 +86,6 @@ def machine() -> dict[str, Any]:
 
 
 def on_device(claim: str) -> Kind:
-    """Return the kind of a disk on a block claim."""
     disk = {**_DISK, "source": {"name": claim}}
     return Kind(lambda domain: domain["devices"]["disks"].append(disk), _HAS_MORE)
 

@@ -100,7 +100,6 @@ def _lines(descriptor: int) -> int:
 
 
 def screenshots(kubectl: Kubectl, count: int) -> list[float]:
-    """Take ``count`` screenshots by ``kubectl get --raw``; return the seconds of each."""
     path = f"/apis/kubevirt.io/v1alpha1/namespaces/{kubectl.namespace}/virtualmachines/{MACHINE}/screenshot"
     taken = []
     for _ in range(count):

@@ -58,5 +58,4 @@ def servers(kubectl: Kubectl, node: str) -> dict[str, list[int]]:
 
 
 def seconds_of(pids: Mapping[str, list[int]]) -> dict[str, float]:
-    """Return the processor seconds that the processes have used, by name."""
     return {name: sum(processes.processor_seconds(pid) for pid in each) for name, each in pids.items()}

@@ -64,7 +64,6 @@ async def measure(guests: int, rounds: int) -> dict[str, float]:
 
 
 def main() -> None:
-    """Print the figures as JSON."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--guests", type=int, default=50)
     parser.add_argument("--rounds", type=int, default=50)

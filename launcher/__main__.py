@@ -71,7 +71,6 @@ def _fill() -> int:
 
 
 def _delete_images(directory: Path) -> int:
-    """Delete the images of a deleted machine; return the exit code."""
     try:
         for each in directory.iterdir():
             each.unlink()

@@ -35,8 +35,6 @@ MAX_COMMIT_WRITES = 128
 
 @dataclass(frozen=True, slots=True)
 class _Version:
-    """Value of a key from ``revision`` on (None: absent)."""
-
     revision: int
     entry: Entry | None
 

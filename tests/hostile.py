@@ -238,7 +238,6 @@ class Case:
 
     @property
     def part(self) -> str:
-        """The part of a VM (:data:`PARTS`) that has the value."""
         if self.path.startswith("status"):
             return "status"
         return next((each for each in PARTS if self.path.startswith(each)), "spec")

@@ -53,8 +53,6 @@ EXCEPTIONS: Final[Mapping[str, Ring]] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A module of the ring ``all``."""
-
     module: str
     """Path from ``tests``."""
     seconds: int
@@ -203,5 +201,4 @@ def number_of(commit: str) -> int:
 
 
 def is_in_sample(index: int, of: int, commit: str) -> bool:
-    """Return whether a case is in a commit's sample of one in ``of`` cases."""
     return index % of == number_of(commit) % of

@@ -177,7 +177,6 @@ class Selecting:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: WorkerController) -> None:
-        """Send the selection to a pytest-xdist worker."""
         chosen = self._selection
         node.workerinput[_NAME] = {
             "ring": chosen.ring,

@@ -28,12 +28,10 @@ _KEY_DOWN, _KEY_UP = 101, 102
 
 
 def link(kind: int, session: int = 0, capabilities: int = SHORT) -> bytes:
-    """Return a client's link message."""
     return _linked(struct.pack("<IBBIIII", session, kind, 0, 1, 0, 18, capabilities))
 
 
 def reply(capabilities: int = SHORT, error: int = 0) -> bytes:
-    """Return QEMU's link message."""
     return _linked(struct.pack("<I162xIIII", error, 1, 0, 178, capabilities))
 
 

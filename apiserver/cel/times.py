@@ -75,7 +75,6 @@ def duration_text(duration: Duration) -> str:
 
 
 def _plain(number: float) -> str:
-    """Return the shortest text of a float without an exponent."""
     text = repr(number)
     if "e" not in text:
         return text

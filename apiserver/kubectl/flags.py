@@ -573,7 +573,6 @@ def _forward(text: str) -> portforward.Local:
 
 
 def _lines(text: str) -> int | None:
-    """Parse a number of lines; None for -1, kubectl's word for all."""
     if text == "-1":
         return None
     if not (text.isascii() and text.isdigit()):

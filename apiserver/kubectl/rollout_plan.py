@@ -129,7 +129,6 @@ def _named(replica_set: Object) -> str:
 
 
 def _with(replica_set: Object, spec: Object) -> Object:
-    """Return the set with this spec, without status, which may be large."""
     others = {key: value for key, value in replica_set.items() if key != "status"}
     return {**others, "spec": {**replica_set["spec"], **spec}}
 

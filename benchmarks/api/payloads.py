@@ -52,7 +52,6 @@ def _metadata(annotations: int) -> Object:
 
 
 def flunder(group: str) -> Kind:
-    """Return the kind Flunder of this API group, which both servers have."""
     spec = {"reference": "flunder-@SEQUENCE@", "referenceType": "Flunder"}
     template = {"apiVersion": f"{group}/v1alpha1", "kind": "Flunder", "metadata": _metadata(ANNOTATIONS), "spec": spec}
     patch = {"metadata": {"annotations": {SEQUENCE: "@SEQUENCE@"}}, "spec": {"reference": "flunder-@SEQUENCE@"}}

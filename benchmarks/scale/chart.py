@@ -53,7 +53,6 @@ def _of_port(client: dict[str, Any], port: int) -> dict[str, Any]:
 
 
 def template(kind: str, name: str) -> dict[str, Any]:
-    """Return the pod template of a workload of the chart."""
     found: dict[str, Any] = _workload(kind, name)["spec"]["template"]
     return found
 

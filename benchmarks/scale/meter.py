@@ -93,14 +93,12 @@ class Meter:
 
 
 def revision(endpoint: str) -> int:
-    """Return the revision of an etcd: the number of its writes."""
     asked = urllib.request.Request(f"{endpoint}/v3/maintenance/status", data=b"{}", method="POST")
     with urllib.request.urlopen(asked, timeout=30) as answer:
         return int(json.loads(answer.read())["header"]["revision"])
 
 
 def writes(page: str) -> dict[str, float]:
-    """Return the successful writes in kube-apiserver's metrics by resource."""
     found: dict[str, float] = {}
     for each in _WRITES.finditer(page):
         labels = dict(_LABEL.findall(each["labels"]))

@@ -77,7 +77,6 @@ def node(name: str, group: str) -> Object:
 
 
 def handler_pod(name: str) -> Object:
-    """Return a pod of the chart's DaemonSet on a node."""
     template = chart.template("DaemonSet", "virt-handler")
     metadata = {"name": f"virt-handler-{name}", "namespace": NAMESPACE, "labels": template["metadata"]["labels"]}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {**template["spec"], "nodeName": name}}

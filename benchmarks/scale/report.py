@@ -28,7 +28,6 @@ class Row:
 
 
 def _milliseconds(step: str, *programs: str) -> Callable[[Run], float]:
-    """Return processor time for each machine, in milliseconds."""
     return lambda run: round(1e3 * sum(_processor(run, step, *programs)) / run["machines"], 1)
 
 

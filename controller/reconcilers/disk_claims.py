@@ -58,7 +58,6 @@ def too_small(vm: Object, claims: Mapping[str, Object | None]) -> tuple[str, ...
 
 
 def _bytes(capacity: str) -> int:
-    """Return a capacity in bytes, or 0 for an invalid quantity."""
     try:
         return quantity.parse(capacity).bytes
     except ValueError:

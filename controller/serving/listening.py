@@ -61,8 +61,6 @@ def _address(connection: RequestHandler) -> str:
 
 
 class _Refused(asyncio.Protocol):
-    """A new connection without room."""
-
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         transport.close()
 

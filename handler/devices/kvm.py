@@ -45,8 +45,6 @@ _IO_OUT: Final = 1
 
 
 class _Exit(enum.IntEnum):
-    """``exit_reason`` of struct kvm_run."""
-
     IO = 2
     HLT = 5
     SHUTDOWN = 8

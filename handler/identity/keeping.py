@@ -90,7 +90,6 @@ class Identity:
                     await self._changed.wait()
 
     async def _apply(self, action: Action, backoff: Backoff) -> float:
-        """Apply an action; return the seconds until the next decision."""
         match action:
             case RequestCertificate():
                 await self._renew(action.reason)

@@ -59,8 +59,6 @@ def unknown_gateway(observed: Observed) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
-    """The pod's former MAC address and leases."""
-
     mac: str
     lease: Lease | None
     lease6: Lease6 | None

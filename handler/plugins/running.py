@@ -65,7 +65,6 @@ async def run(
 
 
 async def _ended(child: asyncio.subprocess.Process, *pipes: _Pipe) -> None:
-    """Wait until the pipes are closed: all processes ended."""
     async with asyncio.TaskGroup() as reading:
         for pipe in pipes:
             reading.create_task(pipe.read())

@@ -177,5 +177,4 @@ class Channel:
 
 
 def _first(link: bytearray, common: int, offset: int) -> int:
-    """Return the first word of the common capabilities, 0 if there is none."""
     return int.from_bytes(link[offset : offset + 4], "little") if common else 0

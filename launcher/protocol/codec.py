@@ -209,7 +209,6 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 @functools.cache
 def _members(kind: type) -> tuple[tuple[str, Any, bool], ...]:
-    """Return (name, type, required) of each field of a dataclass."""
     hints = get_type_hints(kind)
     return tuple((item.name, hints[item.name], item.default is MISSING and item.default_factory is MISSING) for item in fields(kind))
 

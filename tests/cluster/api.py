@@ -89,7 +89,6 @@ class Api:
     namespace: str
 
     def within(self, namespace: str) -> Api:
-        """Return this client for another namespace; empty: for all."""
         return replace(self, namespace=namespace)
 
     def get(self, resource: str, name: str) -> Object:

@@ -28,7 +28,6 @@ def of_pod(pod: dict[str, Any]) -> dict[int, str]:
 
 
 def kill(pod: dict[str, Any], *, containing: str = "") -> list[int]:
-    """SIGKILL the pod's processes with ``containing`` in their command lines; return their pids."""
     pids = [pid for pid, command in of_pod(pod).items() if containing in command]
     assert pids, f"pod {pod['metadata']['name']} has no process with {containing!r}"
     for pid in pids:

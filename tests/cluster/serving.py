@@ -55,7 +55,6 @@ def a_client(name: str, node: str = "", **labels: str) -> dict[str, Any]:
 
 
 def a_service(name: str, app: str, **spec: Any) -> dict[str, Any]:
-    """Return a Service from port 80 to :data:`PORT` of pods with the label ``app``."""
     spec |= {"selector": {"app": app}, "ports": [{"port": 80, "targetPort": PORT}]}
     return {"apiVersion": "v1", "kind": "Service", "metadata": {"name": name}, "spec": spec}
 

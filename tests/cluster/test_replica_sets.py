@@ -177,7 +177,6 @@ def leaves_others_alone(sets: Sets) -> Any:
 
 
 def orphans(sets: Sets) -> Any:
-    """Delete a set with ``Orphan``; return whether the next set has exactly the same replicas."""
     sets.create(2)
     first = names(sets.settled(2))
     sets.delete("Orphan")

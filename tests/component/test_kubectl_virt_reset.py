@@ -45,7 +45,6 @@ class World:
         await self.client.update(VIRTUAL_MACHINES, {**found, "status": {**(found.get("status") or {}), **changes}}, subresource="status")
 
     async def answer(self, **result: Any) -> None:
-        """Wait until the status has one operation, and write its result."""
         async with asyncio.timeout(30):
             while not (found := (await self.status()).get("operations")):
                 await asyncio.sleep(0.02)

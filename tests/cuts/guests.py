@@ -81,7 +81,6 @@ class Guests:
         return guest in self._watch.guests
 
     def start_on(self, guest: str, unit: Path, target: IscsiTarget) -> None:
-        """Start a guest on this target's first unit, which is the file ``unit``."""
         source = {"targetPortal": target.portal, "iqn": target.iqn, "lun": 1}
         self.kubectl.apply(_machine(guest, {"name": "data", "type": "ISCSI", "source": source}))
         self._watch.guests[guest] = Watched(self._known_as(guest), Disk(unit))

@@ -29,7 +29,6 @@ JUMP_SECONDS: Final = 1.0
 
 
 def _chains(rules: Mapping[str, Sequence[str]]) -> str:
-    """Return the nftables table that drops packets by these rules, by hook."""
     chains = [
         f"chain {hook} {{\ntype filter hook {hook} priority 10\n{chr(10).join(f'{each} drop' for each in found)}\n}}\n"
         for hook, found in rules.items()
@@ -223,7 +222,6 @@ def heal() -> None:
 
 
 def waited(seconds: float, *, until: Callable[[], bool] = lambda: False) -> None:
-    """Wait for the time, or until ``until`` is true."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline and not until():
         time.sleep(0.5)

@@ -409,6 +409,5 @@ class FakeHypervisor:
 
 
 def saved_file(xml: str, memory: bytes = b"memory") -> bytes:
-    """Return a file as libvirt saves a domain: its header, the XML, and the memory."""
     text = xml.encode() + b"\0"
     return b"LibvirtQemudSave" + (2).to_bytes(4, "little") + len(text).to_bytes(4, "little") + bytes(68) + text + memory

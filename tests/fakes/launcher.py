@@ -102,7 +102,6 @@ class FakeLauncher:
         self.change(domain=None, ending=messages.Ending(kind, message))
 
     def saved(self, image: saved_image.Image) -> None:
-        """Report that the guest's memory was saved as ``image``: no domain, the operation succeeded, the launcher ends."""
         over = tuple(replace(each, state="succeeded") if each.id == image.id else each for each in self.status.operations)
         self.change(domain=None, operations=over, ending=messages.Ending("saved", f"the guest's memory was {image}"))
 

@@ -46,14 +46,10 @@ class _Membership(Operator):  # type: ignore[misc]  # cosmic-ray has no types
 
 
 class ReplaceInWithNotIn(_Membership):
-    """``a in b`` → ``a not in b``."""
-
     before, after = "in", "not in"
 
 
 class ReplaceNotInWithIn(_Membership):
-    """``a not in b`` → ``a in b``."""
-
     before, after = "not in", "in"
 
 

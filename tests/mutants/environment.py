@@ -27,7 +27,6 @@ def requirements() -> list[str]:
 
 
 def packages() -> Path:
-    """Return cosmic-ray's directory; fetch it if necessary."""
     identity = f"{sys.implementation.cache_tag} {platform.machine()}".encode() + PINS.read_bytes()
     wanted = layout.cache() / f"cosmic-ray-{hashlib.sha256(identity).hexdigest()[:12]}"
     return caching.once(wanted, TITLE, lambda directory: installing.install(directory, PINS))

@@ -27,7 +27,6 @@ class Verdict:
 
     @property
     def passed(self) -> bool:
-        """Return whether each survivor has a reason, and each entry a survivor."""
         return not (self.unjudged or self.noticed or self.gone)
 
 

@@ -69,7 +69,6 @@ def evaluate(program: Program, variables: dict[str, Any]) -> Result:
 
 
 def encode(value: Any) -> Any:
-    """Return a value as JSON with type tags, as the Go program writes it."""
     if isinstance(value, Message):
         return _message(value)
     if isinstance(value, Optional):

@@ -303,7 +303,6 @@ def _without_duplicates(atom: Atom, value: Any) -> Any:
 
 
 def _unordered(value: Any) -> Any:
-    """Return a value with all lists sorted and without nulls, for comparison."""
     if isinstance(value, dict):
         return {key: _unordered(each) for key, each in value.items() if each is not None}
     return (

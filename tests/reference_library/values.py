@@ -49,7 +49,6 @@ class Values:
         return {name: self.of(shape.child(name), depth - 1) for name in chosen}
 
     def items(self, shape: ListAtom, depth: int) -> list[Any]:
-        """Return a random list of this shape; associative ones have keys and no duplicates."""
         found: dict[str, Any] = {}
         for position in range(self.random.choice((0, 1, 1, 2, 3, 4))):
             item = self.item(shape, depth)

@@ -42,7 +42,6 @@ class Certificates:
 
     @property
     def authority(self) -> Path:
-        """Path of the authority of every certificate but the front proxy's."""
         return self.directory / "ca.crt"
 
     @property

@@ -37,7 +37,6 @@ class Difference:
 
     @property
     def is_words(self) -> bool:
-        """Return whether this difference is between human-readable messages."""
         return self.member.rpartition(".")[2] == "message" and isinstance(self.reference, str) and isinstance(self.ours, str)
 
     @property
@@ -100,7 +99,6 @@ def judge(step: Step, reference: Answer, ours: Answer) -> list[str]:
 
 
 def _is_of(difference: Difference, members: Iterable[str]) -> bool:
-    """Return whether a difference is in one of these members, or below one."""
     return any(difference.name == each or difference.name.startswith(f"{each}.") for each in members)
 
 

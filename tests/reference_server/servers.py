@@ -34,8 +34,6 @@ class Variant:
 
 @dataclass(frozen=True)
 class Setting:
-    """How each compared server runs."""
-
     flags: tuple[str, ...] = ()
 
 
@@ -74,7 +72,6 @@ class Server:
         return self.here.certificates.kubeconfig(user, self.url, f"{self.variant.name}-{user}")
 
     def start(self) -> float:
-        """Start the server; return the seconds until it was ready."""
         command = [*self._program(), *self.flags()]
         environment = {"PYTHONUNBUFFERED": "1", **dict(self.variant.environment)}
         self.program = programs.start(

@@ -61,7 +61,6 @@ class GoProgram:
             (directory / name).symlink_to(target)
 
     def binary(self) -> pathlib.Path:
-        """Return the path of the main binary; build it if necessary."""
         directory = layout.cache() / f"{self.tool}-{self.version}-{self.digest()}"
         return caching.once(directory, f"Build {self.tool} {self.version}", self.make) / self.main
 
@@ -133,7 +132,6 @@ def directory_of(tool: str) -> pathlib.Path:
 
 
 def program(tool: str, name: str | None = None) -> pathlib.Path:
-    """Return the path of a program of ``tool``, by default its main one; build it if necessary."""
     return ensure(tool) / (name or PROGRAMS[tool].main)
 
 

@@ -47,7 +47,6 @@ def members(node: layout.Node) -> list[processes.Identity]:
 
 
 def down() -> None:
-    """Kill the processes in the nodes' cgroups, and remove the cgroups."""
     for node in layout.NODES:
         for identity in members(node):
             identity.send(signal.SIGKILL)

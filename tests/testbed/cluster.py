@@ -80,7 +80,6 @@ def up() -> None:
 
 
 def _addresses() -> str:
-    """Return the addresses of pods and Services, which a living cluster cannot change, as JSON."""
     known = {node.name: [node.address, node.address6, *node.pod_cidrs] for node in layout.NODES}
     return json.dumps(known | {"pods": layout.POD_CIDRS, "services": layout.SERVICE_CIDRS}, indent=1)
 
@@ -205,7 +204,6 @@ def _unmount_builds() -> None:
 
 
 def leftovers() -> list[str]:
-    """Return a line for each leftover mount, process, link and cgroup of the cluster."""
     left = [f"mount {path}" for path in _mounts_below(layout.state())]
     left += [f"process {identity.pid}" for identity in _strays()]
     return left + network.leftovers() + cgroups.leftovers()

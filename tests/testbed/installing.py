@@ -52,7 +52,6 @@ def _pip(scratch: pathlib.Path) -> list[str]:
 
 
 def install(target: pathlib.Path, pins: pathlib.Path, *options: str) -> None:
-    """Install the distributions of ``pins``, with hashes and without dependencies."""
     run("--no-deps", "--require-hashes", "--target", str(target), *options, "--requirement", str(pins))
     (target / ".lock").unlink(missing_ok=True)  # uv's own lock
 

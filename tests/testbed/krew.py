@@ -70,7 +70,6 @@ def _files(of: metadata.Distribution) -> Iterator[tuple[str, Path]]:
 
 
 def packed(files: Mapping[str, bytes]) -> bytes:
-    """Return a tar archive of these files in gzip, without times and owners."""
     plain = io.BytesIO()
     with tarfile.open(fileobj=plain, mode="w") as archive:
         for name in sorted(files):

@@ -76,7 +76,6 @@ class Node:
 
     @property
     def directory(self) -> pathlib.Path:
-        """Directory of all files that the node writes."""
         return state() / self.name
 
     @property

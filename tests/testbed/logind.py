@@ -31,8 +31,6 @@ _TYPES: Final = {_PATH: "o", _INTERFACE: "s", _MEMBER: "s", _ERROR: "s", _REPLY_
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """The used parts of a received message."""
-
     kind: int
     flags: int
     serial: int

@@ -64,7 +64,6 @@ def kill(node: layout.Node) -> None:
 
 
 def start(node: layout.Node) -> None:
-    """Start a node that :func:`kill` ended."""
     start_namespaces(node)
     start_containerd(node)
     start_kubelet(node)

@@ -74,7 +74,6 @@ def _missing(needed: Mapping[str, str]) -> list[str]:
 
 
 def missing(*, for_tests: bool = False) -> list[str]:
-    """Return missing packages for cluster and images and, with ``for_tests``, for tests."""
     return _missing({**_NEEDED, **({**_TESTS_NEED, **_LOGIN_NEEDS} if for_tests else {})})
 
 

@@ -77,7 +77,6 @@ def find(name: str) -> Identity | None:
 
 
 def names() -> list[str]:
-    """Return the names of all recorded processes, running or not."""
     return sorted(path.stem for path in _directory().glob("*.pid"))
 
 

@@ -126,7 +126,6 @@ def _build(name: str, reference: str, archive: pathlib.Path, *options: str) -> N
 
 
 def copy_out(image: images.Image, inside: str, target: pathlib.Path) -> None:
-    """Copy the file at ``inside`` in a built image to ``target``."""
     container = _buildah_output("from", f"oci-archive:{image.archive}").strip()
     try:
         root = pathlib.Path(_buildah_output("mount", container).strip())
@@ -252,8 +251,6 @@ def base_archive_path() -> pathlib.Path:
 
 
 def base_archive() -> pathlib.Path:
-    """Return a directory with Debian 13 as a tar file, ``base.tar``."""
-
     def bootstrap(directory: pathlib.Path) -> None:
         excluded = [f"--dpkgopt=path-exclude=/usr/share/{name}/*" for name in ("doc", "man", "locale", "i18n", "info")]
         options = ["--variant=minbase", f"--include={_BASE_PACKAGES}", *excluded, '--aptopt=Acquire::Languages "none"']

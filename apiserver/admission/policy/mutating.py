@@ -71,8 +71,6 @@ class _Reinvocation:
 
 
 class _Denied(Forbidden):
-    """A policy's refusal, with its reason."""
-
     def __init__(self, error: StatusError, message: str, reason: str, causes: tuple[Cause, ...]) -> None:
         super().__init__(message, dataclasses.replace(error.details, causes=(*error.details.causes, *causes)))
         if reason:

@@ -238,7 +238,6 @@ def _unknown_directive(directive: Any) -> errors.BadRequest:  # noqa: ANN401 - a
 
 
 def _clean(value: Any) -> Any:  # noqa: ANN401 - any JSON value
-    """Return a value without directives and maps' nulls."""
     if isinstance(value, dict):
         return {} if value.get(_PATCH) == "delete" else _clean_map(value)
     if isinstance(value, list):

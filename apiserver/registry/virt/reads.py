@@ -69,7 +69,6 @@ class HandlerRead(Read):
             raise errors.ServiceUnavailable(f"its node returned an invalid {name}: {error}") from error
 
     def _shaped(self, answer: Object) -> Object:
-        """Return the answer's fields that the model has. Raises ValueError."""
         found = {key: value for key, value in self.fields(answer).items() if key not in ("kind", "apiVersion", "metadata")}
         _, wrong = decoding.read(self.model, found)
         if wrong:

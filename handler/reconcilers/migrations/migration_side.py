@@ -71,7 +71,6 @@ class Side(ABC, Generic[Action]):
         """Release everything held for the Migration of this name."""
 
     def _is_another(self, request: Request, migration: Object) -> bool:
-        """Return whether this is another attempt or Migration than before."""
         return self._uids.setdefault(request, migration_attempts.uid_of(migration)) != migration_attempts.uid_of(migration)
 
     async def _write(self, migration: Object, phase: str, **more: str | Object | list[Object]) -> None:

@@ -122,7 +122,6 @@ class World:
         return [steady(each) for each in found]
 
     async def done(self, verb: str) -> tuple[Answer, list[str]]:
-        """Return the answer to an uncut call, and all objects after it."""
         if verb not in self.known:
             await self.begin(verb)
             self.known[verb] = await call(self.second, verb), await self.objects()
@@ -141,7 +140,6 @@ async def call(through: Version, verb: str, query: str = "") -> Answer:
 
 
 async def call_cut(world: World, verb: str, query: str = "") -> Answer | None:
-    """Return a call's answer, None if virt-api was killed."""
     async with asyncio.TaskGroup() as tasks:
         calling, cut = tasks.create_task(call(world.first, verb, query)), tasks.create_task(world.cutting.cut.wait())
         await asyncio.wait((calling, cut), return_when=asyncio.FIRST_COMPLETED)

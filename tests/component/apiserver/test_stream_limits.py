@@ -119,8 +119,6 @@ async def test_a_dial_that_fails_or_is_given_up_holds_no_place(pki: Pki, limited
 
 
 class Held(Tap):
-    """A stream that tells its target the user."""
-
     holder_header = "X-Whose"
 
 

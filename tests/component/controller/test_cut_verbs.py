@@ -165,8 +165,6 @@ class Rest:
 
 @dataclass(frozen=True)
 class Case:
-    """A verb that virt-controller carries out."""
-
     is_done: Callable[[Cluster], bool]
     verb: str
     begins: str = phases.RUNNING
@@ -233,7 +231,6 @@ async def begin(cluster: Cluster, rest: Rest, case: Case) -> None:
 
 
 async def quiet(cluster: Cluster) -> None:
-    """Wait until nothing changes."""
     before = -1
     while before != cluster.api.revision:
         before = cluster.api.revision

@@ -27,7 +27,6 @@ def a_migration(name: str, machine: str = "testvm", **status: Any) -> dict[str, 
 
 
 def a_finished_migration(number: int, owner: dict[str, Any], **metadata: Any) -> dict[str, Any]:
-    """Return a finished Migration without finalizers; a higher ``number`` is newer."""
     made = a_migration(f"old-{number:03}", phase="Succeeded", endTime="2026-01-01T00:00:00Z", sourcePod="p", targetPod="q")
     made["metadata"] |= {"creationTimestamp": f"2026-01-01T00:{number // 60:02}:{number % 60:02}Z", "ownerReferences": [owner], **metadata}
     del made["metadata"]["finalizers"]

@@ -97,7 +97,6 @@ class Cutter:
 
 
 def forms(vm: Object, case: Case) -> tuple[Object, Object]:
-    """Return ``spec.domain`` without and with the change."""
     domain, (root, *_) = vm["spec"]["domain"], vm["spec"]["domain"]["devices"]["disks"]
     disks = ([root, *([{"name": "data", **each}] if each is not None else [])] for each in (case.before, case.after))
     old, new = ({**domain, "devices": {**domain["devices"], "disks": each}} for each in disks)
@@ -130,7 +129,6 @@ async def follow_ejection(world: World) -> None:
 
 
 def report(launcher: FakeLauncher, case: Case) -> None:
-    """Report the guest's devices before the change."""
     assert launcher.status.domain is not None
     own = messages.DeviceStatus("disk", "data", "vdb", empty=case.before == DRIVE)
     devices = (messages.DeviceStatus("disk", "disk0", "vda"), *((own,) if case.before is not None else ()))

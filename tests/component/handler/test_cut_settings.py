@@ -44,7 +44,6 @@ def report(launcher: FakeLauncher, *told: messages.SettingStatus) -> None:
 
 
 def gives_memory(launcher: FakeLauncher) -> bool:
-    """Have the guest take requested memory; return True."""
     told = settings(launcher).get(MEMORY)
     if told is not None and told.requested:
         report(launcher, replace(told, value=told.requested, requested=""))

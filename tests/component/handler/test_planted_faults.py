@@ -38,8 +38,6 @@ class Planted(Exception):
 
 @dataclass(frozen=True)
 class Plant:
-    """A function that fails for the object ``faulty``."""
-
     part: type
     name: str
     is_faulty: Callable[..., bool]

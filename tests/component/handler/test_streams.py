@@ -181,8 +181,6 @@ HELLO = struct.pack("<III64sI", 0, 68, 0, b"a guest", 1 << 5)
 
 
 class UsbGuest(Guest):
-    """QEMU's end of a slot."""
-
     greeting = HELLO
 
 

@@ -93,7 +93,6 @@ def icmpv6(source: str, destination: str, kind: int, body: bytes, *, hop_limit: 
 
 
 def tcp6(source: str, destination: str, flags: int, *, ports: tuple[int, int], acknowledged: int = 1) -> bytes:
-    """Return an IPv6 packet with a TCP segment without data."""
     segment = struct.pack("!HHIIBBHHH", *ports, 1, acknowledged, 5 << 4, flags, 1024, 0, 0)
     return ipv6(source, destination, TCP, summed6(source, destination, TCP, segment, 16))
 

@@ -85,7 +85,6 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
 
 
 def machine(pod_uid: str, *, linux: bool = False) -> Object:
-    """Return a VM without a network; with the tiny kernel unless ``linux``."""
     vm = a_vm(podUID=pod_uid)
     vm["metadata"]["uid"] = "7b1f4a0e-0000-4000-8000-000000000001"
     del vm["metadata"]["resourceVersion"]

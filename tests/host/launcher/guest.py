@@ -49,13 +49,10 @@ while true; do setsid cttyhack sh; done
 
 @dataclass(frozen=True)
 class Guest:
-    """Directory with ``vmlinuz`` and ``initrd``."""
-
     directory: Path
 
 
 def tiny_kernel() -> Path:
-    """Return the path of the kernel of ``images/testguest/tiny``, compiled at the first call."""
     sources = layout.REPOSITORY / "images" / "testguest" / "tiny"
 
     def compile_it(directory: Path) -> None:

@@ -225,7 +225,6 @@ class Launcher:
 
     @property
     def made(self) -> Path:
-        """Directory of the images made in the pod."""
         return self.run_directory.parent / layout.MADE_VOLUME
 
     def client(self) -> Client:
@@ -359,7 +358,6 @@ class Client:
         self._socket.sendall(codec.encode(messages.Call(self._id, request)))
 
     def ask(self, request: messages.Request) -> messages.Status:
-        """Send a request, which must succeed; return the status."""
         answer = self.call(request)
         assert isinstance(answer, messages.Reply), answer
         return answer.status

@@ -32,7 +32,6 @@ class NbdServer:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        """Start the server; return once clients can connect."""
         self._process = subprocess.Popen(self._command)
         try:
             wait_for(lambda: listens(self.port), 30, "qemu-nbd")
@@ -170,7 +169,6 @@ class NfsServer:
         )
 
     def start(self) -> None:
-        """Start the server; return once clients can connect."""
         if self._portmapper is None:
             self._portmapper = self._run("rpcbind", "-f")
             wait_for(lambda: self._rpcinfo("100000"), 30, "rpcbind")

@@ -36,8 +36,6 @@ BEGINNING = MIB
 
 @dataclass
 class Pair:
-    """A guest with its own disks, and a prepared target."""
-
     source: Launcher
     target: Launcher
     at_source: Client

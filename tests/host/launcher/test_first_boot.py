@@ -167,6 +167,5 @@ def test_maximum_files_and_names_fit_the_counted_room(start: Callable[[], Launch
 
 
 def files_of(image: Path) -> list[str]:
-    """Return the sorted paths of an ISO image's files, as xorriso reads them."""
     command = ["xorriso", "-no_rc", "-indev", str(image), "-find", "/", "-type", "f"]
     return sorted(subprocess.run(command, check=True, capture_output=True, text=True).stdout.split())

@@ -54,7 +54,6 @@ def cores_of_sockets(viewer: Viewer) -> list[int]:
 
 
 def a_boot_sector(path: Path, text: str) -> None:
-    """Write a 1 MiB disk that prints ``text`` when booted."""
     path.parent.mkdir(parents=True)
     path.write_bytes(((_PRINT + text.encode()).ljust(510, b"\0") + b"\x55\xaa").ljust(1 << 20, b"\0"))
 

@@ -30,8 +30,6 @@ DISKLESS = a_tiny_machine(run=COUNTING, devices=NO_GRAPHICS)
 
 @dataclass
 class Pair:
-    """A counting guest, and a prepared target."""
-
     source: Launcher
     target: Launcher
     at_source: Client

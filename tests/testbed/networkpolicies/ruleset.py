@@ -34,8 +34,6 @@ INGRESS = Direction("Ingress", "ingress", "from", "daddr", "saddr")
 
 @dataclasses.dataclass(frozen=True)
 class Pod:
-    """The used parts of a pod with addresses."""
-
     namespace: str
     name: str
     node: str

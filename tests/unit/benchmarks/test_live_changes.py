@@ -12,7 +12,6 @@ from launcher.protocol import messages
 
 
 def as_stored(manifest: dict[str, Any]) -> dict[str, Any]:
-    """Return the manifest as virt-api stores it: with namespace, uid, generation and defaults."""
     vm = copy.deepcopy(manifest)
     vm["metadata"] |= {"namespace": "ns", "uid": "u", "generation": 1}
     defaults.default_virtual_machine(vm)

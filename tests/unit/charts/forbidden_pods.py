@@ -51,7 +51,6 @@ def of_the_chart(*kinds: str) -> list[dict[str, Any]]:
 
 
 def examples() -> list[dict[str, Any]]:
-    """Return the VMs of ``examples/`` and of the launcher pod tests, as the API returns them."""
     found = []
     for path in sorted((ROOT / "examples").rglob("*.yaml")):
         found += [each for each in yaml.safe_load_all(path.read_text()) if each and each.get("kind") == "VirtualMachine"]

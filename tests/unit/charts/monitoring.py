@@ -30,14 +30,12 @@ def dashboards() -> Mapping[str, Any]:
 
 
 def queries() -> Iterator[tuple[str, str]]:
-    """Yield (title, expression) of each query of the dashboards' panels."""
     for dashboard in dashboards().values():
         for panel in dashboard["panels"]:
             yield from ((f"{dashboard['title']}: {panel['title']}", str(target["expr"])) for target in panel["targets"])
 
 
 def alerts() -> Mapping[str, Mapping[str, Any]]:
-    """Return the chart's alert rules by name."""
     groups = yaml.safe_load(ALERTS.read_text(encoding="utf-8"))["groups"]
     return {rule["alert"]: rule for group in groups for rule in group["rules"]}
 

@@ -43,7 +43,6 @@ CLASS = "etcd.storage.storageClassName=fast"
 
 @cache
 def program() -> str:
-    """Return the path of Helm: ``$HELM``, or the test bed's."""
     return os.environ.get("HELM") or str(build.program("helm"))
 
 

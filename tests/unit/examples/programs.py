@@ -8,7 +8,6 @@ EXAMPLES = Path(__file__).parents[3] / "examples"
 
 
 def load(path: str) -> Any:
-    """Import the program at this path below examples/; return the module."""
     spec = importlib.util.spec_from_file_location(Path(path).stem, EXAMPLES / path)
     assert spec is not None
     assert spec.loader is not None

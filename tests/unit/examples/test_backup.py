@@ -40,7 +40,6 @@ def machine(domain: dict[str, Any] | None = None, *, phase: str = "Running", res
 
 
 def kept(*items: dict[str, Any]) -> tuple[list[dict[str, Any]], str]:
-    """Run examples/backup.py on these objects; return its objects and messages."""
     given = json.dumps({"kind": "List", "items": items})
     command = [sys.executable, "-I", "-S", str(ROOT / "examples/backup.py")]  # without packages, as from a fresh checkout
     done = subprocess.run(command, input=given, capture_output=True, text=True, check=True, cwd="/")

@@ -121,7 +121,6 @@ def is_attachment_pod(name: str, vm_name: str) -> bool:
 
 
 def _attachments(vm_name: str) -> str:
-    """Return the name prefix of a machine's attachment pods."""
     return f"virt-launcher-{vm_name}-volume-"
 
 

@@ -51,7 +51,6 @@ def validate_selector(spec: Object, path: Path) -> list[FieldError]:
 
 
 def _with(elements: Sequence[Object] | None, *needed: str) -> Iterator[tuple[int, Object]]:
-    """Yield (position, element) of elements with all ``needed`` fields; the schema reports others."""
     return ((position, each) for position, each in enumerate(elements or ()) if all(field in each for field in needed))
 
 

@@ -53,7 +53,6 @@ def evacuation(number: int = 1, *, phase: str = "Failed", **status: Any) -> dict
 
 
 def elsewhere(number: int, node: str) -> dict[str, Any]:
-    """Return a running eviction Migration of another VM, away from ``node``."""
     made = a_migration(phase="Running", sourceNode=node)
     labels = {"kubevirt.io/evicted-pod": f"pod-{number}"}
     return {**made, "metadata": {**made["metadata"], "name": f"other-{number}", "namespace": "others", "labels": labels}}

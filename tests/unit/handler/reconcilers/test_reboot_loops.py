@@ -15,7 +15,6 @@ from tests.unit.handler.reconcilers.builders import NOW, a_running, a_vm
 
 
 def after(*seconds: float, first: int = 0) -> Reboots:
-    """Return the Reboots of a guest that rebooted these seconds after the first look."""
     known = reboot_loops.noted(None, first, NOW)
     for number, each in enumerate(seconds, start=1):
         known = reboot_loops.noted(known, first + number, NOW + timedelta(seconds=each))

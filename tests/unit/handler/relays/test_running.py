@@ -71,8 +71,6 @@ def test_open_relays_are_not_reopened_until_closed() -> None:
 
 
 class Unready(Faulty):
-    """Relays that never get their sockets."""
-
     async def run(self) -> None:
         await asyncio.Event().wait()
 

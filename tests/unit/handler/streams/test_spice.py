@@ -13,7 +13,6 @@ BEGUN, PICTURE = 3, 314
 
 
 def ticketed(capabilities: int = SHORT) -> Channel:
-    """Return a display's channel whose client has sent its ticket."""
     channel = Channel()
     assert channel.from_client(link(DISPLAY)) == link(DISPLAY)
     assert channel.from_client(TICKET) == b""

@@ -29,7 +29,6 @@ def packet(kind: int | None, *options: tuple[int, bytes], mac: str = MAC, ciaddr
 
 
 def read(said: Answer | None) -> tuple[int, bytes, dict[int, bytes]]:
-    """Return kind, yiaddr and options of an answer, parsed by the rules for requests."""
     assert said is not None
     assert len(said.data) >= 300
     assert said.data[0] == 2

@@ -663,7 +663,6 @@ def test_a_shared_disk_never_comes_through_a_page_cache() -> None:
 
 
 def on_buses(*buses: str) -> Any:
-    """Return a domain with a blank disk on each of these buses."""
     disks = [
         {"name": f"d{place}", "type": "EmptyDisk", "source": {"size": "1Mi"}, "target": {"bus": bus}} for place, bus in enumerate(buses)
     ]

@@ -23,7 +23,6 @@ async def refused(world: World, request: messages.Action) -> RequestRefused:
 
 
 def held(world: World, method: str) -> Callable[[], None]:
-    """Delay each call of a hypervisor's method until the returned function is called."""
     go = asyncio.Event()
 
     async def wait(call: Call) -> Any:

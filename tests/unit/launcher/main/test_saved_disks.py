@@ -35,7 +35,6 @@ def made(tmp_path: Path, pod_directories: Callable[..., None]) -> Path:
 
 @pytest.fixture
 def claim(world: World) -> Path:
-    """Make the claim; return the path of the machine's directory there."""
     world.images.mkdir()
     return world.images / MACHINE.uid
 

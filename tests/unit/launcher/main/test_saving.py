@@ -26,7 +26,6 @@ XML = "<domain type='qemu'><memory>131072</memory></domain>"
 
 @pytest.fixture
 def claim(world: World) -> Path:
-    """Make the claim; return the path of the machine's directory there."""
     world.images.mkdir()
     return world.images / MACHINE.uid
 

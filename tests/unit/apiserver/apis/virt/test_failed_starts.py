@@ -30,7 +30,6 @@ def vm(name: str, *attempts: dict[str, Any]) -> dict[str, Any]:
 
 
 def moved(name: str, minutes_ago: float, node: str = "bad") -> dict[str, Any]:
-    """Return a machine that failed to start on a node and then ran on another."""
     return vm(name, failed(node, minutes_ago), ran("good", minutes_ago - 0.5))
 
 

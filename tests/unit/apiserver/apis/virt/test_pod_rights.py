@@ -53,7 +53,6 @@ VM: Final = a_vm(
 
 
 def made(vm: Object) -> tuple[Object, Object]:
-    """Return virt-controller's launcher pod and migration target pod for a VM, as kube-apiserver returns them."""
     claims = dict.fromkeys(disk_claims.claims_of(vm))
     pods = (launcher_pod(vm, 1, claims, SETTINGS, Placement()), target_pod(vm, a_migration(), 1, claims, SETTINGS, MOVE))
     for each in pods:
@@ -348,7 +347,6 @@ IMAGED: Final = {"name": "data", "device": "cdrom", "type": "Image", "source": {
 
 
 def an_attachment(disk: Object) -> tuple[Object, Object, Object]:
-    """Return a running machine with this disk, its attachment pod, and the entry of ``status.volumeStatus``."""
     vm = a_vm(domain={"memory": {"guest": "128Mi"}, "devices": {"disks": [disk]}})
     vm["status"] = {**vm.get("status", {}), "phase": "Running", "nodeName": "node1", "podUID": "uid-of-guest"}
     (full,) = hot_plug.kept(vm)

@@ -32,8 +32,6 @@ class Clock:
 
 
 class Carrier:
-    """A connection with a verified certificate."""
-
     peer = "192.0.2.1:4711"
 
     def __init__(self, tls: ssl.SSLObject | None = None, certificate: bytes | None = None) -> None:

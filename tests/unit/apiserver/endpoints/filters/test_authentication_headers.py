@@ -29,8 +29,6 @@ WEBSOCKET = (("Connection", "Upgrade"), ("Upgrade", "websocket"))
 
 
 class Carrier:
-    """A connection without a certificate."""
-
     peer, tls, certificate = "192.0.2.1:4711", None, None
 
 
@@ -44,7 +42,6 @@ def request(*pairs: tuple[str, str]) -> Request:
 
 
 def offering(*protocols: str) -> tuple[tuple[str, str], ...]:
-    """Return the header fields of a websocket that offers these protocols."""
     return (*WEBSOCKET, *(("Sec-WebSocket-Protocol", each) for each in protocols))
 
 

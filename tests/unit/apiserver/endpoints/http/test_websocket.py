@@ -25,7 +25,6 @@ TOKEN = "base64url.bearer.authorization.k8s.io.dG9rZW4"
 
 
 def decoded(frame: bytes) -> Frame:
-    """Return a client's frame as the server's library decodes it."""
     reader = StreamReader()
     reader.feed_data(frame)
     with pytest.raises(StopIteration) as returned:

@@ -22,8 +22,6 @@ NO_CLIENT: Any = None
 
 
 class NoLease:
-    """A client of a server without Leases."""
-
     async def get(self, *_: Any) -> Any:
         raise errors.NotFound("there is no Lease")
 
@@ -48,7 +46,6 @@ class World:
         self.nodes.remember({"metadata": {"name": "node1"}, "status": {"conditions": [{"type": "Ready", "status": ready}]}})
 
     async def look(self) -> Verdict:
-        """Gather the evidence of one pass, and return the Verdict on the pod."""
         pod = Absent("pod", "uid", "node1", self.absences.left(self.vm, "uid", GRACE))
         found = await evidence.gather(self.reports, ["node1", ""], [Timed(pod, self.absences, self.vm)])
         assert found.absent == (pod,)

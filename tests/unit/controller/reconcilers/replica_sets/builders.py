@@ -57,7 +57,6 @@ def a_machine(
 
 
 def a_finished_machine(name: str, ended: float, result: str = "Succeeded", owner: str | None = "web") -> Object:
-    """Return a machine with a guest that ended ``ended`` seconds ago."""
     attempt = {"number": 1, "result": result, "startTime": ago(ended + 60), "runningTime": ago(ended + 50), "endTime": ago(ended)}
     phase = "Succeeded" if result == "Succeeded" else "Failed"
     machine = a_machine(name, owner=owner, phase=phase, node="", ready=None, attempt=1, attempts=[attempt])

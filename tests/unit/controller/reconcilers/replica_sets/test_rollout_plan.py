@@ -37,7 +37,6 @@ def off(ordinal: int, revision: str = OLD) -> Object:
 
 
 def failed(ordinal: int, revision: str = OLD) -> Object:
-    """Return a machine with too many failed starts."""
     ended = [{"number": each, "podName": "p", "nodeName": "node1", "result": "Failed", "generation": 2} for each in range(1, 4)]
     made = machine(ordinal, revision, phase="Failed", ready=None, attempt=3, attempts=ended)
     made["metadata"]["generation"] = 2
@@ -50,7 +49,6 @@ def waiting(ordinal: int, revision: str = OLD) -> Object:
 
 
 def stopping(ordinal: int, revision: str = OLD) -> Object:
-    """Return a ready machine with a request to stop."""
     made = machine(ordinal, revision)
     made["status"]["request"] = {"action": "Stop", "runStrategy": "RerunOnFailure", "generation": 1, "attempt": 1}
     return made
@@ -61,7 +59,6 @@ def plan(replica_set: Object, *machines: Object) -> Plan:
 
 
 def lack(replica_set: Object, *machines: Object) -> str:
-    """Return the message of the condition Reconciling; empty without it."""
     found = condition(status(replica_set, plan(replica_set, *machines), None, NOW)["conditions"], "Reconciling")
     return str((found or {}).get("message") or "")
 

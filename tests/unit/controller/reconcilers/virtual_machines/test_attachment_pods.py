@@ -157,7 +157,6 @@ COPY = {"name": "data", "type": "Image", "source": {"reference": "registry/tools
 
 
 def a_pod_with(mebibytes: int, actual: int | None = None) -> dict[str, Any]:
-    """Return the guest's pod, for which this memory was requested and which has ``actual``."""
     pod = a_pod()
     pod["spec"]["containers"] = [{"name": names.CONTAINER, "resources": {"limits": {"memory": f"{mebibytes}Mi"}}}]
     limits = {"limits": {"memory": f"{actual or mebibytes}Mi"}}

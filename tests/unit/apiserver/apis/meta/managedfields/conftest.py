@@ -98,7 +98,6 @@ class World:
         return self.live
 
     def update(self, manager: str, spec: str, *, version: str = "v1", **metadata: Any) -> Json:
-        """Replace the object with one that has this spec in YAML, and return the new one."""
         self.now += timedelta(seconds=1)
         new = self._body(spec, version, **metadata)
         before = self._at(version)
