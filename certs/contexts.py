@@ -5,8 +5,6 @@ Kubernetes' authorities were tested with Go's rules:
 - Each trusted certificate is a trust anchor, even if another authority signed it.
 - OpenSSL's strict mode, on in ``ssl.create_default_context`` since Python 3.13, is off. It refuses authorities without ``keyUsage`` or
   authority key identifier, which ``openssl req -x509`` and older Kubernetes distributions create.
-
-Signatures, dates, basic constraints and names are verified.
 """
 
 from __future__ import annotations

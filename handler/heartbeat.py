@@ -3,8 +3,7 @@
 virt-controller judges by it whether the node is unreachable. Annotations show whether and why guests are accelerated, and this process's
 versions of the node protocol.
 
-The Node owns it, so that the garbage collector removes both. If the Lease is gone, the Node's uid is requested again
-(:mod:`handler.nodeuid`).
+If the Lease is gone, the Node's uid is requested again (:mod:`handler.nodeuid`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Admission of evictions of launcher pods and etcd pods, as kube-apiserver's webhook: gather, plan, apply.
 
-Every request reads the current objects. If two replicas decide to move a guest, only one can create the Migration. If a read fails, the
-eviction is refused with 429 so that the client retries.
+If two replicas decide to move a guest, only one can create the Migration. If a read fails, the eviction is refused with 429 so that the
+client retries.
 
 A tenant can send any number of requests, so they do not queue; those for the same pod share one set of reads. No await separates the plan
 from the record of its Migration, so concurrent evictions on one node count each other.

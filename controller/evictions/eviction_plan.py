@@ -1,23 +1,14 @@
 """Decides about the eviction of a launcher pod. Pure.
 
 An eviction is refused (429) until the guest has moved, which ends its pod; ``kubectl drain`` and the cluster autoscaler repeat it every few
-seconds. Each request is decided from the current state, so clients that stop asking stop the drain. Only two things are remembered: how the
-machine's last evacuations ended (``outcomes``), and which namespaces wait (``waiting``).
+seconds. Only two things are remembered: how the machine's last evacuations ended (``outcomes``), and which namespaces wait (``waiting``).
 
-``spec.evictionStrategy``, or the cluster's default, decides:
-
-=====================  =================================  ==========================================
-strategy               guest can migrate                  guest cannot migrate
-=====================  =================================  ==========================================
-LiveMigrate            migrates                           stays; the refusal has the reason
-LiveMigrateIfPossible  migrates                           shuts down
-Shutdown               shuts down                         shuts down
-External               stays: another program moves it    stays
-=====================  =================================  ==========================================
+``spec.evictionStrategy``, or the cluster's default, decides whether a guest moves, stays or shuts down (docs/operating/migrations.md,
+"Draining a node").
 
 A tenant can cause Migrations by evicting pods. So only nodes that are being drained, which needs rights on Nodes, use the whole limits.
 Evictions on other nodes share half of each limit, and a guest moved from one of them is not moved again for a while. Uncordoning a node
-ends its drain (``ended_drains``). On a drained node, a namespace that uses half of a limit waits for others that use less.
+ends its drain (``ended_drains``).
 """
 
 from __future__ import annotations

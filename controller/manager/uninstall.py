@@ -2,8 +2,7 @@
 
 It deletes VirtualMachineReplicaSets first, because they replace machines; then Migrations, because a migrating guest must arrive before it
 can shut down; then VirtualMachines. It waits for the objects and the guests' pods to go. After ``--timeout-seconds`` it lists what is left
-and fails, so that Helm removes nothing under running guests. With ``helm uninstall --no-hooks`` they keep running, and their objects stay
-in etcd's volume.
+and fails, so that Helm removes nothing under running guests.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Reconcilers: what pods, phases, migrations and certificates should be, one module per decision.
 
 Start with ``virtual_machines``: its ``reconciler`` gathers the observed state, ``virtual_machine_plan`` decides, and ``applying`` applies
-the resulting ``actions``. ``indexes`` has the objects that the loops read, ``trimming`` the fields kept of each, ``settings`` the
-operator's choices.
+the resulting ``actions``.
 
 A package may import only those below it (contract "Every part of the reconcilers has a place"). A module marked ``Pure`` does no I/O, reads
 no clock and keeps no state.

@@ -1,8 +1,7 @@
 """Leader election with a Lease of coordination.k8s.io, like client-go's leaderelection.
 
 A candidate takes the lease if it has no holder, or if it saw no renewal for the holder's ``leaseDurationSeconds``, by its own clock. The
-leader renews every ``retry_seconds``. Its work is cancelled ``renew_deadline_seconds`` after the start of the last successful renewal. That
-is ``lease_duration_seconds - renew_deadline_seconds`` before another process can take over.
+leader renews every ``retry_seconds``. Its work is cancelled ``renew_deadline_seconds`` after the start of the last successful renewal.
 
 This cannot guarantee exclusion: a process frozen during a request may send it later. So code that must act once does not rely on it: pods
 have unique names, and writes have a resourceVersion.

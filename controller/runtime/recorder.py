@@ -1,8 +1,8 @@
 """Records Events of objects for users (``kubectl describe``).
 
 Like client-go's correlator: a repeated event increases ``count`` of the first; more than ten events of an object within ten minutes that
-differ only in their messages are combined into one; after a burst of 25, an object gets one more every five minutes. Events wait in a
-limited queue, after excess ones of an object are dropped; failures to write them are only logged.
+differ only in their messages are combined into one; after a burst of 25, an object gets one more every five minutes. Failures to write them
+are only logged.
 """
 
 from __future__ import annotations

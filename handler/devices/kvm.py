@@ -1,8 +1,7 @@
 """Run the trial guest with the ioctls of ``/dev/kvm`` and print its progress (``python -m handler.devices.kvm``).
 
 An ioctl of a broken KVM may never return, so ``acceleration`` kills this process. Each line is one event: ``stage C 0.0012`` (seconds since
-the guest's start) or ``end <reason>``. The kernel's ``Documentation/virt/kvm/api.rst`` has the ABI. Structures are given by size and the
-offsets of used fields.
+the guest's start) or ``end <reason>``. The kernel's ``Documentation/virt/kvm/api.rst`` has the ABI.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Offer a device of the node to the kubelet as an extended resource (device plugin API v1beta1).
 
 Any number of pods share one device, so there are as many ids as a node can have pods. A restarted kubelet loses all registrations;
-:class:`Plugin` detects that by the inode of ``kubelet.sock`` and by its own socket, and registers again.  It uses grpclib, because the
-official gRPC library would take most of this process' memory.
+:class:`Plugin` detects that by the inode of ``kubelet.sock`` and by its own socket, and registers again.
 """
 
 from __future__ import annotations

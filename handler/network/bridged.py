@@ -5,8 +5,7 @@
     guest (the pod's addresses) ── tap0 ── bridge k6t-eth0 (169.254.75.1) ── eth0 (no address, another MAC): the pod's network
                                      └ nft: only the guest's own addresses
 
-The guest has the pod's MAC address, unless the machine specifies one. The alias of ``eth0`` stores the pod's settings for later set-ups.
-The guest's DHCP stays in the pod.
+The guest has the pod's MAC address, unless the machine specifies one. The guest's DHCP stays in the pod.
 
 For IPv6, virt-launcher sends router advertisements and DHCPv6 through a separate tap. They announce the pod's gateway: by its link-local
 address, or else by one of ours, with the gateway's MAC address. Other advertisements are dropped.

@@ -4,8 +4,8 @@
 
     client ── eth0 (the pod's address) ── dnat to the other pod, snat to the pod's own address ── eth0 ── the other pod ── guest
 
-For a moment, Services still route to the old pod. The new pod's rules select the guest's ports. Answers return here, because forwarded
-traffic has this pod's source address, also for NetworkPolicies.
+For a moment, Services still route to the old pod. Answers return here, because forwarded traffic has this pod's source address, also for
+NetworkPolicies.
 
 A separate, initially empty connection tracking zone includes packets of older connections: an unanswered one reaches the guest with its
 next attempt, and the guest's kernel resets open ones.

@@ -5,11 +5,6 @@ Every chain drops what it does not name.
 
 The kernel forwards packets that connection tracking considers invalid (unexpected answers, wrong checksums) untranslated. So packets that
 still have the guest's private address are dropped.
-
-Connections to the pod's 127.0.0.1, such as ``kubectl port-forward``'s, reach the guest by ``route_localnet``. Packets from the guest to
-127.0.0.0/8 are dropped at the tap.
-
-Dropped packets are counted: ``nsenter --net=/proc/<pid of virt-launcher>/ns/net nft list counters``.
 """
 
 from __future__ import annotations

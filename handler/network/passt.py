@@ -4,7 +4,7 @@
 
     guest ── virtio card ── passt, in the pod's container ── sockets at the pod's addresses ── eth0
 
-The pod keeps its link, and the guest gets the link's addresses. virt-handler allows the pod's user low ports and echo requests.
+The guest gets the link's addresses. virt-handler allows the pod's user low ports and echo requests.
 """
 
 from __future__ import annotations

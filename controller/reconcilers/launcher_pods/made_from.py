@@ -1,7 +1,6 @@
 """The hash of the fields of ``spec`` that determine the pod and the domain. Pure.
 
-virt-controller writes it into the pod's annotations. A pod without a guest stays if an edit does not change the hash. Users may change the
-annotation, but only the replacement of their own pod depends on it.
+virt-controller writes it into the pod's annotations. A pod without a guest stays if an edit does not change the hash.
 """
 
 from __future__ import annotations

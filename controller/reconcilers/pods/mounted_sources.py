@@ -1,7 +1,6 @@
 """Secrets and ConfigMaps that a machine's pod mounts, and which of them the kubelet does not find. Pure.
 
-virt-controller may not read Secrets. The kubelet reports missing ones in Events of the pod, which are shown but decide nothing, because
-anybody in the namespace can write them.
+virt-controller may not read Secrets. The kubelet reports missing ones in Events of the pod, which users can forge, so they are only shown.
 """
 
 from __future__ import annotations

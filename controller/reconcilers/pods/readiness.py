@@ -1,9 +1,9 @@
 """The readiness gate of launcher pods: a condition that lets Services connect to the guest (KEP-580). Pure.
 
 It is True in the pod with the uid in the machine's status while the guest runs there. So it is False before the start, in a migration's
-target before the takeover, while the guest is paused, and while its probes fail according to the machine's condition Ready. It stays True
-while libvirt stops a guest for a migration's end, because connections can wait, but a Service without a ready pod refuses them, and
-while a guest shuts down; the pod's deletion ends its connections.
+target before the takeover, while the guest is paused, and while its probes fail. It stays True while libvirt stops a guest for a
+migration's end, because connections can wait, but a Service without a ready pod refuses them, and while a guest shuts down; the pod's
+deletion ends its connections.
 
 A migration's source, which forwards connections for a few seconds, stays True until the target pod is ready or the source's
 virt-launcher ends, so that a Service always has one of the two.

@@ -1,7 +1,7 @@
 """Networks that a node's plugins refuse to a pod, according to its kubelet. Pure.
 
-A node sets up a pod's networks after its volumes. Errors there are only in Events of the pod, which are shown but decide nothing, because
-anybody in the namespace can write them.
+A node sets up a pod's networks after its volumes. Errors there are only in Events of the pod, which users can forge, so they are only
+shown.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Decides which guests move next into pods of the current release after an upgrade of the chart. Pure.
 
 Migrations of the lowest priority move guests. They are created only if they can begin at once within the node's and the cluster's limits,
-so that they delay no user's migration or drain. At most ``batch_size`` guests move at a time, and at most that many begin in
-``batch_seconds``. Deleted Migrations count.
+so that they delay no user's migration or drain. Deleted Migrations count.
 
 A failed one is repeated after ``FIRST_PAUSE_SECONDS``, doubled for each further failure; after a cancelled one the delay is the longest.
 Namespaces take turns, and within one those with the fewest attempts go first, so that an immovable guest or a tenant who rewrites pods'

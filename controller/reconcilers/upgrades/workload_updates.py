@@ -1,7 +1,7 @@
 """The loop that moves guests into pods of the current release after an upgrade, a few at a time: gather, plan, apply.
 
-It reconciles all machines together, and every few seconds while one is outdated. Evicted pods, refused machines and deleted Migrations are
-kept only in memory, so a new process first waits for one interval.
+It reconciles all machines together. Evicted pods, refused machines and deleted Migrations are kept only in memory, so a new process first
+waits for one interval.
 """
 
 from __future__ import annotations
