@@ -1,5 +1,3 @@
-"""The test guest's kernel command line."""
-
 from __future__ import annotations
 
 KERNEL_ARGS = (

@@ -1,5 +1,3 @@
-"""Groups of tests, and their order (tests/conftest.py)."""
-
 from __future__ import annotations
 
 import collections

@@ -1,5 +1,3 @@
-"""Pictures as QEMU encodes them."""
-
 from __future__ import annotations
 
 import struct

@@ -1,5 +1,3 @@
-"""Ports of loopback for servers that tests start."""
-
 from __future__ import annotations
 
 import functools

@@ -1,5 +1,3 @@
-"""A family of fields of ``spec.domain`` has one module name in every layer."""
-
 from __future__ import annotations
 
 import re

@@ -1,5 +1,3 @@
-"""Test names state the behaviour in at most 60 characters."""
-
 from __future__ import annotations
 
 import ast

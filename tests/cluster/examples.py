@@ -1,5 +1,3 @@
-"""Examples, followed as their READMEs say."""
-
 from __future__ import annotations
 
 import os

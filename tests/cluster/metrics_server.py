@@ -1,5 +1,3 @@
-"""A metrics API for a pod: each pod uses 0.9 processors."""
-
 from __future__ import annotations
 
 import json

@@ -1,5 +1,3 @@
-"""Patches by accounts that may not read the objects."""
-
 from __future__ import annotations
 
 import base64

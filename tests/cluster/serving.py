@@ -1,5 +1,3 @@
-"""Web servers in guests and pods, and their clients."""
-
 from __future__ import annotations
 
 import subprocess

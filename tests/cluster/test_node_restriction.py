@@ -1,5 +1,3 @@
-"""An attacker with the token of a node's virt-handler."""
-
 from __future__ import annotations
 
 from collections.abc import Callable

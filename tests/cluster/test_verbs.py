@@ -1,5 +1,3 @@
-"""Verbs and SPICE; the tiny guest prints its power button, keys and NMIs."""
-
 from __future__ import annotations
 
 import contextlib

@@ -1,5 +1,3 @@
-"""VMs that count on consoles and disks."""
-
 from __future__ import annotations
 
 import subprocess

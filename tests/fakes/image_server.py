@@ -1,5 +1,3 @@
-"""A file server that misbehaves on request."""
-
 from __future__ import annotations
 
 import contextlib

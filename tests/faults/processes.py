@@ -1,5 +1,3 @@
-"""virt-api and the Go informers as processes."""
-
 from __future__ import annotations
 
 import asyncio

@@ -1,5 +1,3 @@
-"""The models' JSON schemas, read as fields."""
-
 from __future__ import annotations
 
 import functools

@@ -1,5 +1,3 @@
-"""Known survivors, and a run's verdict on them."""
-
 from __future__ import annotations
 
 import dataclasses

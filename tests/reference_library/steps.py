@@ -1,5 +1,3 @@
-"""A history's steps: requests for the current object."""
-
 from __future__ import annotations
 
 import copy

@@ -1,5 +1,3 @@
-"""Find unbounded resources in pods."""
-
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping

@@ -1,5 +1,3 @@
-"""virt-handler ends all processes of an attachment pod, and knows them by their cgroup."""
-
 from __future__ import annotations
 
 import errno

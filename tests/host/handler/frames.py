@@ -1,5 +1,3 @@
-"""Ethernet frames, byte by byte."""
-
 from __future__ import annotations
 
 import socket

@@ -1,5 +1,3 @@
-"""Servers of disks on loopback, from Debian."""
-
 from __future__ import annotations
 
 import os

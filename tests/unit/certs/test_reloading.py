@@ -1,5 +1,3 @@
-"""The promises of ``certs.reloading``, with real handshakes in memory."""
-
 from __future__ import annotations
 
 import logging

@@ -1,5 +1,3 @@
-"""One connection with its socket, with scripted servers."""
-
 import asyncio
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable

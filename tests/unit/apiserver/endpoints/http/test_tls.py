@@ -1,5 +1,3 @@
-"""TLS between connection and socket, with an OpenSSL client in memory."""
-
 from __future__ import annotations
 
 import asyncio

@@ -1,5 +1,3 @@
-"""A pod is never over while a part of it may run."""
-
 from __future__ import annotations
 
 import random
