@@ -12,7 +12,7 @@ the pause, and a series from that attempt.
 
 Without a request the series is all of ``status.attempts``. A running attempt continues under every strategy except ``Halted``. A *failed
 start* is an attempt that ended ``Failed``, with a ``nodeName`` (its container ran) and without ``runningTime``. A guest that ran resets the
-count, because ``rerun.limit`` limits useless starts. A missing registry, volume or node does not count: no container ran.
+count, because ``rerun.limit`` limits useless starts.
 
 A *suspended* machine is off, whatever the strategy, until a start is requested after the attempt that ended ``Suspended``.
 
