@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from apiserver.apis.meta.objects import Object, condition
 from apiserver.apis.virt.kinds import dig_vm
 from apiserver.apis.virt.lifecycle import conditions
+from apiserver.apis.virt.spec import hot_plug
 from controller.reconcilers import disk_claims
 
 
@@ -21,7 +22,7 @@ class Barrier:
 
 
 def barrier(vm: Object, claims: Mapping[str, Object | None]) -> Barrier | None:
-    """Return the Barrier to live migration: condition Migratable=False, else unshared ``claims`` (by name) of disks; None without one."""
+    """Return the Barrier to live migration: condition Migratable=False, an import, or unshared ``claims`` (by name) of disks; or None."""
     if (found := conditions.false_condition(vm, conditions.MIGRATABLE)) is not None:
         reason, message = found.get("reason"), found.get("message")
         return Barrier(
@@ -29,6 +30,8 @@ def barrier(vm: Object, claims: Mapping[str, Object | None]) -> Barrier | None:
             message=str(message or "the virtual machine cannot migrate"),
             in_short=str(message or reason or "its condition Migratable is False"),
         )
+    if importing := hot_plug.import_barrier(vm):  # virt-handler may not have written the condition yet
+        return Barrier("NotMigratable", importing, importing)
     if lonely := disk_claims.not_shared(vm, claims):
         return Barrier(conditions.DISKS_NOT_SHARED, disk_claims.not_migratable(vm, claims), disk_claims.in_short(lonely))
     return None

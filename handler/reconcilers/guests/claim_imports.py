@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Final
 
 from apiserver.apis.meta.objects import Object
-from apiserver.apis.virt.kinds import dig_vm
 from apiserver.apis.virt.lifecycle import conditions
 from apiserver.apis.virt.spec import hot_plug
-from handler.reconcilers.guests import guest_imports, guest_status
+from handler.reconcilers.guests import guest_devices, guest_imports, guest_status
 from launcher.protocol import messages
 
 CORRECT: Final = "to change its source, remove the disk and add it again"
@@ -20,9 +19,7 @@ Reports = Mapping[str, messages.ImportStatus]
 
 def pods(vm: Object) -> tuple[str, ...]:
     """Return the uids of attachment pods that may import, and need a link: those of disks that the guest does not have."""
-    devices = dig_vm(vm, "status", "devices") or ()
-    there = {each.get("name") for each in devices if each.get("kind") == "disk" and not each.get("empty")}
-    return tuple(pod.uid for disk, pod in hot_plug.importing(vm) if disk["name"] not in there)
+    return tuple(pod.uid for _, pod in hot_plug.unfinished_imports(vm))
 
 
 def with_imports(vm: Object, status: Object, reports: Reports, now: datetime) -> Object:
@@ -37,6 +34,6 @@ def with_imports(vm: Object, status: Object, reports: Reports, now: datetime) ->
     return guest_status.with_disks_fault(vm, status, conditions.IMPORT_FAILED, f"{why}; {CORRECT}", now)
 
 
-def barrier(reports: Reports) -> str:
-    """Return why a machine with these imports cannot migrate, or ""."""
-    return f"disk {next(iter(reports))!r}: its image is being imported" if reports else ""
+def barrier(vm: Object, devices: Iterable[messages.DeviceStatus]) -> str:
+    """Return why a machine with these devices cannot migrate during an import, or ""."""
+    return hot_plug.import_barrier({**vm, "status": {**vm["status"], "devices": guest_devices.listed(vm, devices)}})

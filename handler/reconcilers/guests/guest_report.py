@@ -119,7 +119,8 @@ def events(seen: Observed, status: Object) -> Iterator[Event]:
 def _running(seen: Observed) -> Object:
     vm, launcher = seen.vm, seen.launcher
     fault = seen.network or passt_faults.fault(vm, launcher)
-    status = guest_status.running(vm, launcher, seen.interfaces, seen.now, seen.verdict, claim_imports.barrier(seen.imports))
+    barrier = claim_imports.barrier(vm, launcher.domain.devices if launcher.domain is not None else ())
+    status = guest_status.running(vm, launcher, seen.interfaces, seen.now, seen.verdict, barrier)
     status = claim_imports.with_imports(vm, status, seen.imports, seen.now)
     status = frozen_filesystems.with_frozen(status, launcher)
     if operations.of(vm):

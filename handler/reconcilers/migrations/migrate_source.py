@@ -17,6 +17,7 @@ from apiserver.apis.virt import structure
 from apiserver.apis.virt.kinds import dig_migration, dig_vm
 from apiserver.apis.virt.lifecycle import departure, migration_attempts, operations, phases, power
 from apiserver.apis.virt.places.resources import MIGRATIONS
+from apiserver.apis.virt.spec import hot_plug
 from controller.runtime.reconciling import Request, Result
 from handler.network.namespaces import CommandFailed
 from handler.pods.launcher import Connection, LauncherRefused
@@ -62,6 +63,7 @@ class MigrateSource(migration_side.Side[side_plan.SourceAction]):
             stalled_seconds=self._stalled(uid, link),
             can_pause=connection is not None and connection.knows(messages.PauseForMigration),
             operating=_may_operate(vm, migration),
+            importing=hot_plug.import_barrier(vm) if vm is not None else "",
             ending=self.ending,
         )
         return side_plan.plan_source(seen)

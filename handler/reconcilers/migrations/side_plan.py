@@ -78,6 +78,8 @@ class Observed:
     """Source: the launcher supports ``PauseForMigration``."""
     operating: bool = False
     """Source: an operation of the guest is unfinished or may be requested."""
+    importing: str = ""
+    """Source: why the guest cannot migrate during an import into a claim; empty without one."""
     ending: bool = False
     """This virt-handler ends soon, so no migration begins."""
 
@@ -314,6 +316,8 @@ def _not_begun(seen: Observed, launcher: messages.Status, phase: str, *, unwante
         return (EndMigration(phases.FAILED, "the guest ended before its migration started", stays=False),)
     if unwanted:
         return (EndMigration(phases.CANCELLED, "deleted before the migration started"),)
+    if phase == phases.TARGET_READY and seen.importing:
+        return (EndMigration(phases.FAILED, seen.importing),)
     if not seen.connected:
         return _wait(seen)
     return _begin(seen) if phase == phases.TARGET_READY else (MigrateGuest(),)

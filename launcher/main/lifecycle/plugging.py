@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, Final
 
+from apiserver.apis.virt.places import layout
 from launcher.domain.values import InvalidSpecification, segment
 from launcher.hypervisor.port import Hypervisor
 from launcher.main.decisions import known, plugged_interfaces, plugging, requests
 from launcher.main.decisions.refusal import RequestRefused
-from launcher.main.disks import blank_disks, file_sizes, files
+from launcher.main.disks import blank_disks, file_sizes, files, import_plans
 from launcher.main.lifecycle.watching import Watch
 from launcher.main.programs.children import Children, CommandFailed
 from launcher.protocol import messages
@@ -107,6 +109,7 @@ class Plugging:
     async def _prepared(self, machine: messages.Machine, name: str) -> plugging.Plugged:
         alone = plugging.alone(machine, name)
         try:
+            await asyncio.to_thread(_require_images, alone)
             await asyncio.to_thread(blank_disks.create, alone)
             await asyncio.to_thread(file_sizes.prepare, alone)
             found = await asyncio.to_thread(files.look, alone)
@@ -117,3 +120,10 @@ class Plugging:
             raise RequestRefused("NotReady", str(error), error.disks, full=isinstance(error, files.NoRoom)) from error
         except (files.DiskUnusable, CommandFailed, InvalidSpecification, OSError) as error:
             raise RequestRefused("Failed", str(error)) from error
+
+
+def _require_images(domain: Mapping[str, Any]) -> None:
+    """Raise NotReady for disks with an unfinished import, such as after a migration away from the pod that imported."""
+    directories = import_plans.Directories(Path(layout.DISKS_DIRECTORY), Path(layout.DEVICES_DIRECTORY))
+    if due := tuple(import_plans.missing(domain, directories)):
+        raise files.NotReady(due, f"disk {due[0]!r}: its claim lacks a complete image; the machine's next start imports it")

@@ -176,6 +176,13 @@ async def test_pod_that_ended_is_waited_for(world: World) -> None:
         pod.exit()
         await eventually(lambda: "has ended; virt-controller makes another one" in entry(world).get("message", ""))
         assert (entry(world)["state"], handler.node.mounted) == ("Pending", {})
+    async with world.handler():  # which knows no report of the import
+        writes = len(world.api.writes)
+        assert guest.status.domain is not None
+        guest.change(domain=replace(guest.status.domain, state="paused", reason="ioerror"))
+        await eventually(lambda: len(world.api.writes) > writes)
+        await eventually(lambda: world.status()["domain"]["state"] == "paused")
+        assert condition(world, "Migratable") == ("False", "NotMigratable")
 
 
 async def test_silent_pod_of_an_import_delays_no_other_change(world: World) -> None:
@@ -187,6 +194,7 @@ async def test_silent_pod_of_an_import_delays_no_other_change(world: World) -> N
         report(guest)
         await edit(world, wanted=True, runs=True)
         await eventually(lambda: entry(world).get("message", "").endswith("does not answer"))
+        await eventually(lambda: condition(world, "Migratable") == ("False", "NotMigratable"))
         assert entry(world)["state"] == "Pending"
         assert guest.status.domain is not None
         guest.change(domain=replace(guest.status.domain, state="paused", reason="ioerror"))

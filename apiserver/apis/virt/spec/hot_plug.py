@@ -199,6 +199,18 @@ def importing(vm: Object) -> tuple[tuple[Object, AttachmentPod], ...]:
     return tuple((disk, pod) for disk, pod in attached(vm) if disk_imports.of(disk) is not None)
 
 
+def unfinished_imports(vm: Object) -> tuple[tuple[Object, AttachmentPod], ...]:
+    """Return those of :func:`importing` with a disk that the guest does not have yet, by ``status.devices``."""
+    devices = dig_vm(vm, "status", "devices") or ()
+    there = {each.get("name") for each in devices if each.get("kind") == "disk" and not each.get("empty")}
+    return tuple((disk, pod) for disk, pod in importing(vm) if disk["name"] not in there)
+
+
+def import_barrier(vm: Object) -> str:
+    """Return why the guest cannot migrate during an import, or "": the attachment pod and the disk would stay behind."""
+    return next((f"disk {str(disk['name'])!r}: its image is being imported" for disk, _ in unfinished_imports(vm)), "")
+
+
 def user_of_claim(vm: Mapping[str, Any], disk: Mapping[str, Any]) -> str:
     """Return the name of the guest's disk that already has the claim of ``disk``, or ""."""
     return _with_claim_of(disk, _by_name(vm)[1])

@@ -50,6 +50,14 @@ def test_source_starts_after_the_guests_operations() -> None:
     assert plan.plan_source(cancelled) == (plan.EndMigration("Cancelled", "deleted before the migration started"),)
 
 
+def test_migration_does_not_begin_during_an_import() -> None:
+    seen = Observed(a_migration("TargetReady"), a_running(), connected=True, gone=False, importing="disk 'x': its image is being imported")
+    assert plan.plan_source(seen) == (plan.EndMigration("Failed", "disk 'x': its image is being imported"),)
+    assert plan.plan_source(replace(seen, migration=a_migration("Running"))) == (plan.MigrateGuest(),)
+    under_way = replace(seen, migration=a_migration("Running"), launcher=a_migrating("running"))
+    assert plan.plan_source(under_way) == LOOK_AGAIN
+
+
 @pytest.mark.parametrize("phase", ["", "Pending", "Scheduling", "PreparingTarget"])
 def test_the_source_does_nothing_before_the_target_is_ready(phase: str) -> None:
     """The target does not expect the guest yet; virt-controller handles a deletion."""

@@ -103,6 +103,19 @@ async def test_missing_image_and_libvirts_failures_are_refusals(world: World, cl
     assert disks(world) == {"root": "vda"}
 
 
+async def test_disk_with_an_unfinished_import_is_refused(world: World, claims: Path) -> None:
+    """After a migration away from the pod that imported, only the machine's next start imports."""
+    await world.domain.handle(SYNC)
+    imported = a_disk(source={"name": "data", "import": {"http": {"url": "http://images/x"}}})
+    (claims / "data/disk.img").unlink()
+    found = await refused(world, messages.AttachDisk(imported))
+    message = "disk 'data': its claim lacks a complete image; the machine's next start imports it"
+    assert (found.reason, str(found), disks(world)) == ("NotReady", message, {"root": "vda"})
+    (claims / "data/disk.img").write_bytes(bytes(512))
+    await world.domain.handle(messages.AttachDisk(imported))
+    assert disks(world) == {"root": "vda", "data": "vdb"}
+
+
 async def test_blank_disk_is_created_before_it_is_attached(world: World, claims: Path) -> None:
     await world.domain.handle(SYNC)
     (claims / "data/disk.img").unlink()

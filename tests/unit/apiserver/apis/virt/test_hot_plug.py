@@ -355,6 +355,22 @@ def test_only_a_recorded_attachment_pod_may_import() -> None:
         assert [(disk["name"], pod.uid) for disk, pod in found] == [("x", "2b0a1c1e-0000-4000-8000-000000000001")]
 
 
+def test_import_is_unfinished_until_the_guest_has_the_disk() -> None:
+    vm = a_vm([ROOT, DATA, IMPORTED], [ROOT])
+    assert hot_plug.import_barrier(vm) == ""
+    vm["status"]["volumeStatus"] = [an_entry(vm, DATA), an_entry(vm, IMPORTED)]
+    hot_plug.record(vm)
+    for devices in (
+        None,
+        [{"kind": "disk", "name": "root"}, {"kind": "interface", "name": "x"}],
+        [{"kind": "disk", "name": "x", "empty": True}],
+    ):
+        vm["status"]["devices"] = devices
+        assert hot_plug.import_barrier(vm) == "disk 'x': its image is being imported"
+    vm["status"]["devices"] = [{"kind": "disk", "name": "x"}]
+    assert hot_plug.import_barrier(vm) == ""
+
+
 def test_another_source_of_an_import_makes_another_pod() -> None:
     other = {**IMPORTED, "source": {"name": "x", "import": {"http": {"url": "http://server/y"}}}}
     found = [hot_plug.pod_name(vm, hot_plug.added(vm)[0]) for vm in (a_vm([each], []) for each in (IMPORTED, other))]

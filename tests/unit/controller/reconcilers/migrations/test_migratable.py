@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from apiserver.apis.virt.spec import hot_plug
 from controller.reconcilers.migrations.migratable import Barrier, barrier, why_not
 from tests.unit.controller.reconcilers.builders import a_vm
 
@@ -55,6 +56,19 @@ def test_single_node_claims_block_migration_and_condition_wins() -> None:
     assert barrier(vm, {"data": {"spec": {"accessModes": ["ReadWriteMany"]}}}) is None
     vm["status"]["conditions"] = [{"type": "Migratable", "status": "False", "reason": "NotMigratable", "message": "it has a host device"}]
     assert why_not(vm, {"data": LONELY}) == "it has a host device"
+
+
+def test_recorded_pod_of_an_import_blocks_migration() -> None:
+    disk = {"name": "x", "type": "PersistentVolumeClaim", "source": {"name": "data", "import": {"http": {"url": "http://images/x"}}}}
+    vm = a_machine(disks=[disk])
+    shared = {"data": {"spec": {"accessModes": ["ReadWriteMany"]}}}
+    volume = {"attachPodName": hot_plug.pod_name(vm, hot_plug.kept(vm)[0]), "attachPodUID": "pod-of-the-claim"}
+    vm["status"]["volumeStatus"] = [{"name": "x", "hotplugVolume": volume}]
+    why = "disk 'x': its image is being imported"
+
+    assert barrier(vm, shared) == Barrier("NotMigratable", why, why)
+    vm["status"]["devices"] = [{"kind": "disk", "name": "x"}]
+    assert barrier(vm, shared) is None
 
 
 def test_unsupported_launcher_is_reported_first() -> None:
