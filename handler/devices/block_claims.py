@@ -91,14 +91,36 @@ def _directory(target: Launcher) -> Iterator[int]:
 def _users(pod_uid: str, node: os.stat_result, proc: Path) -> Iterator[int]:
     """Yield the pod's processes that have the device with this node open or mapped."""
     for process in proc.iterdir():
-        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has ended
-            if process.name.isdecimal() and in_pod((process / "cgroup").read_text(errors="replace"), pod_uid) and _uses(process, node):
-                yield int(process.name)
+        if process.name.isdecimal() and in_pod(_text(process / "cgroup"), pod_uid) and _uses(process, node):
+            yield int(process.name)
 
 
 def _uses(process: Path, node: os.stat_result) -> bool:
-    opened = (each.stat() for each in process.glob("task/*/fd/*"))  # a thread may have descriptors of its own
-    if any(stat.S_ISBLK(each.st_mode) and each.st_rdev == node.st_rdev for each in opened):
+    threads = _entries(process / "task")  # a thread may have descriptors of its own
+    if any(_is_device(each, node.st_rdev) for thread in threads for each in _entries(thread / "fd")):
         return True
-    mapped = f" {os.major(node.st_dev):02x}:{os.minor(node.st_dev):02x} {node.st_ino} "
-    return mapped in (process / "maps").read_text(errors="replace")
+    return f" {os.major(node.st_dev):02x}:{os.minor(node.st_dev):02x} {node.st_ino} " in _text(process / "maps")
+
+
+def _is_device(descriptor: Path, number: int) -> bool:
+    with _while_it_exists():
+        found = descriptor.stat()
+        return stat.S_ISBLK(found.st_mode) and found.st_rdev == number
+    return False
+
+
+def _entries(directory: Path) -> list[Path]:
+    with _while_it_exists():
+        return list(directory.iterdir())
+    return []
+
+
+def _text(file: Path) -> str:
+    with _while_it_exists():
+        return file.read_text(errors="replace")
+    return ""
+
+
+def _while_it_exists() -> contextlib.suppress:
+    """Suppress the errors of a process, thread or descriptor that has ended. The others may still have the device."""
+    return contextlib.suppress(FileNotFoundError, ProcessLookupError)

@@ -139,6 +139,22 @@ def test_device_stays_while_a_process_of_the_pod_has_it(pod: Pod, loop: Path, pl
         assert "Operation not permitted" in pod.reads(alias)
 
 
+def test_closed_descriptor_or_ended_thread_hides_no_open_device(pod: Pod, tmp_path: Path) -> None:
+    """A process may close descriptors, and end threads, during the look."""
+    block_claims.put(pod.source, pod.target, "data", read_only=False)
+    process = tmp_path / "proc/7"
+    (process / "task/7/fd").mkdir(parents=True)
+    for each in range(20):
+        (process / f"task/7/fd/{each}").symlink_to("closed" if each != 10 else pod.device)
+        (process / f"task/{each + 8}").mkdir()
+    (process / "cgroup").write_text(f"4:devices:/pod{UID}\n")
+    with pytest.raises(OSError, match="process 7 of the guest's pod has the block device of disk 'data' open"):
+        block_claims.remove(pod.target, UID, "data", tmp_path / "proc")
+    (process / "task/7/fd/10").unlink()
+    block_claims.remove(pod.target, UID, "data", tmp_path / "proc")
+    assert not pod.device.exists()
+
+
 def test_read_only_device_is_not_written_to(pod: Pod) -> None:
     assert block_claims.put(pod.source, pod.target, "data", read_only=True)
     assert pod.reads(pod.device) == "of-the-claim"
