@@ -50,11 +50,21 @@ STRATEGIC_MERGE_PATCH: Final = "application/strategic-merge-patch+json"
 class Client:
     """One API server and user. An async context manager; safe for concurrent tasks."""
 
-    def __init__(self, config: Config, *, user_agent: str, timeout_seconds: float = REQUEST_SECONDS, max_connections: int = 64) -> None:
+    def __init__(
+        self,
+        config: Config,
+        *,
+        user_agent: str,
+        timeout_seconds: float = REQUEST_SECONDS,
+        max_connections: int = 64,
+        max_retries: int = MAX_RETRIES,
+    ) -> None:
+        """``max_retries``: after a response with ``Retry-After``."""
         self.config = config
         self._headers = {"User-Agent": user_agent, "Accept": "application/json"}
         self._timeouts = Timeouts(timeout_seconds, CONNECT_SECONDS)
         self._max_connections = max_connections
+        self._max_retries = max_retries
         self._server = server = urlsplit(config.server)
         self._address = (server.hostname or "", server.port or (443 if server.scheme == "https" else 80))
         self._token = Token(config, time.monotonic)
@@ -224,7 +234,7 @@ class Client:
                 pause = _retry_after(response)
             if error.code == 401 and not fresh_token and self._token.refused():
                 fresh_token = True
-            elif pause is not None and retries < MAX_RETRIES:
+            elif pause is not None and retries < self._max_retries:
                 retries += 1
                 await asyncio.sleep(pause)
             else:

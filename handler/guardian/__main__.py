@@ -38,7 +38,9 @@ async def run(given: options.Options, config: Config, boot: str) -> None:
     with contextlib.closing(DeadlineFile(given.directory / given.name, boot)) as deadline:
         address = f"{given.pod_ip}:{given.port}"
         settings = Settings(given.name, given.namespace, given.voters, boot, address, identity.certificate.decode())
-        async with Client(config, user_agent=f"virt-guardian/{given.name}", timeout_seconds=settings.times.request) as client:
+        agent, limit = f"virt-guardian/{given.name}", settings.times.request
+        # without retries: a refusal then says of the only request that it is not carried out
+        async with Client(config, user_agent=agent, timeout_seconds=limit, max_retries=0) as client:
 
             def pods() -> set[str]:
                 return {each.pod_uid for each in processes.guests(given.proc)} if given.has_guests else set()

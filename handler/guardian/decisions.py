@@ -6,10 +6,12 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Final, TypeAlias
 
+from apiserver.apis.meta import errors
 from apiserver.apis.virt import guards
 from apiserver.apis.virt.guards import Times
 
 NEVER: Final = float("-inf")
+SENDING: Final = float("inf")
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,9 +23,13 @@ class State:
     attested: float | None = None
     """When the requests were sent that a majority of voters answered with "I am cut off as well"."""
     sent: float = NEVER
-    """When the last write ended, with or without an answer; nothing is sent between this time and the next write."""
-    answered: float = NEVER
-    """When the API server last answered from its storage."""
+    """When the last write ended that may be written; SENDING during a write. A write that the API server refused does not count."""
+    tried: float = NEVER
+    """When the last write was sent, also a refused one."""
+    unanswered: int = 0
+    """Writes without an answer since the last confirmed one."""
+    proven: bool = False
+    """The last write, without a promise, was confirmed, so a promise can follow."""
     resolved: bool = False
     """The API server answered the last request, so the version of the Lease is known."""
 
@@ -48,6 +54,22 @@ class Wait:
 Step: TypeAlias = Probe | Renew | Wait
 PROBE_SECONDS: Final = 1.0
 SEALED_LOOK_SECONDS: Final = 0.2
+HOLD_AFTER: Final = 2
+"""So many writes without an answer, each after an answered read, and writes pause."""
+HOLD_SECONDS: Final = 60.0
+LAST_SECONDS: Final = 4.0
+_REFUSALS: Final = (
+    errors.BadRequest,
+    errors.Unauthorized,
+    errors.Forbidden,
+    errors.NotFound,
+    errors.MethodNotAllowed,
+    errors.RequestEntityTooLarge,
+    errors.UnsupportedMediaType,
+    errors.Invalid,
+    errors.TooManyRequests,
+)
+"""Not Conflict: an earlier write of this guardian may be the reason."""
 
 
 def next_step(state: State, now: float, times: Times, *, sealed: bool, ended: bool) -> Step:
@@ -59,8 +81,49 @@ def next_step(state: State, now: float, times: Times, *, sealed: bool, ended: bo
         return Probe()
     if sealed:
         return Renew() if ended else Wait(SEALED_LOOK_SECONDS)
-    left = state.sent + times.renew - now
+    left = 0.0 if state.proven else _next_write(state, now, times) - now
     return Wait(left) if left > 0 else Renew()
+
+
+def _next_write(state: State, now: float, times: Times) -> float:
+    """Return when to write. Writes that fail between answered reads pause, because a voter that sends cannot attest.
+
+    Before the deadline there is one last try, for a guardian that alone cannot write.
+    """
+    due = state.tried + times.renew
+    if state.unanswered < HOLD_AFTER:
+        return due
+    held, until = state.tried + HOLD_SECONDS, deadline(state, times)
+    return held if until is None or now >= until else max(due, min(held, until - LAST_SECONDS))
+
+
+def sending(state: State, now: float) -> State:
+    """Return the state while a write is sent, from this time."""
+    return replace(state, sent=SENDING, tried=now)
+
+
+def unanswered(state: State, now: float) -> State:
+    """Return the state after a write that ended now without a definite answer."""
+    return replace(state, sent=now, unanswered=state.unanswered + 1)
+
+
+def refused(state: State, before: State) -> State:
+    """Return the state after a refused write, which cannot be written later. ``before``: the state before it was sent.
+
+    A promise that began with this write never was; an older one still ends in time.
+    """
+    found = replace(state, sent=before.sent, proven=False)
+    return found if before.confirmed is not None else replace(found, confirmed=None, attested=None)
+
+
+def written(state: State, now: float) -> State:
+    """Return the state after a write that ended now was confirmed."""
+    return replace(state, sent=now, unanswered=0)
+
+
+def is_refusal(error: BaseException) -> bool:
+    """Return whether the API server refused a write before it reached the storage."""
+    return isinstance(error, _REFUSALS)
 
 
 def confirmed(state: State, sent: float) -> State:
@@ -81,13 +144,13 @@ def deadline(state: State, times: Times) -> float | None:
 
 
 def may_attest(state: State, now: float, times: Times) -> bool:
-    """Return whether this voter may state that it is cut off: it sent no renewal and got no answer for ``Times.silence``."""
-    return now - max(state.sent, state.answered) >= times.silence
+    """Return whether this voter may state that it is cut off: it sent no renewal that may be written for ``Times.silence``."""
+    return now - state.sent >= times.silence
 
 
 def asks(state: State, now: float, times: Times) -> bool:
-    """Return whether to ask the voters, because this guardian has a promise, and no answer for ``Times.silence``."""
-    return state.confirmed is not None and now - state.answered >= times.silence
+    """Return whether to ask the voters, because this guardian has a promise, and confirmed no renewal for ``Times.silence``."""
+    return state.confirmed is not None and now - state.confirmed >= times.silence
 
 
 def is_attested(attesting: Collection[str], voters: Iterable[Collection[str]]) -> bool:

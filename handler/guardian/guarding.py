@@ -82,7 +82,7 @@ class Guardian:
         """The sets of voters that these renewals and the written one name."""
         self._peers: dict[str, Promise] = {}
         self._peers_read_at = decisions.NEVER
-        self.state = decisions.State(answered=elapsed())
+        self.state = decisions.State(sent=elapsed())  # an earlier guardian may have sent until now
         if (until := deadline.read()) is not None:  # of an earlier guardian: its promise holds
             self.state = decisions.confirmed(self.state, until - settings.times.promise)
             self._voters.append(settings.voters)
@@ -117,26 +117,35 @@ class Guardian:
                 self.state = decisions.attested(self.state, asked)
                 self._extend()
             logger.info("asked the voters", extra={"cut off": sorted(cut_off)})
-        return settings.times.request
+        return decisions.PROBE_SECONDS
 
     async def withdraw(self) -> None:
-        """Take the promise back, so that guests may run on without a guardian. Without an answer the deadline stays."""
+        """Take the promise back, so that guests may run on without a guardian. Without an answer the deadline stays.
+
+        A seal goes only after the guests that it ended.
+        """
         until = self._elapsed() + WITHDRAW_SECONDS
-        while self.state.confirmed is not None and self._elapsed() < until:
-            if await self._attempt(self._probe) and (self._is_sealed() or await self._attempt(self._take_back)):
-                return
+        while (self.state.confirmed is not None or self._is_sealed()) and self._elapsed() < until:
+            if await self._attempt(self._probe):
+                if self._is_sealed():
+                    await asyncio.sleep(decisions.PROBE_SECONDS)  # the killer looks
+                if (not self._is_sealed() or self._killer.ended.is_set()) and await self._attempt(self._take_back):
+                    return
             await asyncio.sleep(decisions.PROBE_SECONDS)
 
     async def _take_back(self) -> None:
-        promise = self._promise({}, withdrawn=True)
-        if self._lease is not None and not self._is_withdrawn(self._lease):
-            await self._client.update(LEASES, self._made(promise))
+        """Write a Lease without a promise. A write in flight then fails, because the version changed."""
+        await self._write(self._made(self._promise({}, withdrawn=True)))
+        self._forget()
+
+    def _forget(self) -> None:
         self._killer.until = None
         self._deadline.write(None)
 
-    def _is_withdrawn(self, lease: Object) -> bool:
-        promise = guards.promise_of(lease)
-        return promise is not None and promise.withdrawn and promise.boot == self._settings.boot
+    async def _write(self, wanted: Object) -> Object:
+        if self._lease is None:
+            return await self._client.create(LEASES, wanted, self._settings.namespace)
+        return await self._client.update(LEASES, wanted)
 
     def _is_sealed(self) -> bool:
         return self._lease is not None and guards.is_sealed(self._lease)
@@ -150,7 +159,7 @@ class Guardian:
             self.state = replace(self.state, resolved=False)
             logger.warning("no answer about the Lease", extra={"error": str(error) or "timeout"})
             return False
-        self.state = replace(self.state, answered=self._elapsed(), resolved=True)
+        self.state = replace(self.state, resolved=True)
         return True
 
     async def _probe(self) -> None:
@@ -173,36 +182,49 @@ class Guardian:
                 self._killer.ended.set()
 
     async def _renew(self) -> None:
-        beats = await self._beats()
-        promise = self._promise(beats)
+        """Write the Lease; without a promise until such a write was confirmed, because guests end after a promise."""
+        beats, before = await self._beats(), self.state
+        promise = self._promise(beats, withdrawn=before.confirmed is None and not before.proven)
         wanted = self._made(promise)
         sent = self._elapsed()
         self._sends[promise.serial] = sent
         if promise.voters not in self._voters:
             self._voters.append(promise.voters)
-        if self.state.confirmed is None:  # it may be written without an answer
+        self.state = decisions.sending(self.state, sent)
+        if before.confirmed is None and not promise.withdrawn:  # it may be written without an answer
             self.state = decisions.confirmed(self.state, sent)
             self._extend()
         try:
-            if self._lease is None:
-                written = await self._client.create(LEASES, wanted, self._settings.namespace)
-            else:
-                written = await self._client.update(LEASES, wanted)
-        finally:
-            self.state = replace(self.state, sent=self._elapsed())
+            written = await self._write(wanted)
+        except BaseException as error:
+            self._failed(error, promise.serial, before)
+            raise
+        self.state = decisions.written(self.state, self._elapsed())
         self._confirm(written, sent)
         await self._read_peers()
 
+    def _failed(self, error: BaseException, serial: str, before: decisions.State) -> None:
+        if not decisions.is_refusal(error):
+            self.state = decisions.unanswered(self.state, self._elapsed())
+            return
+        del self._sends[serial]
+        self.state = decisions.refused(self.state, before)
+        if self.state.confirmed is None:
+            self._forget()
+
     def _confirm(self, written: Object, sent: float) -> None:
         """Record a renewal of this time as written. No older one can be written now."""
+        promise = guards.promise_of(written)
         if self._is_sealed() and not guards.is_sealed(written):
             logger.warning("removed the seal: no guest of before runs")
         self._lease = written
         self._sends.clear()
         self._voters = [self._settings.voters]
         self._killer.doom(frozenset())
-        self.state = decisions.confirmed(self.state, sent)
-        self._extend()
+        self.state = replace(self.state, unanswered=0, proven=promise is not None and promise.withdrawn)
+        if not self.state.proven:
+            self.state = decisions.confirmed(self.state, sent)
+            self._extend()
 
     def _extend(self) -> None:
         until = decisions.deadline(self.state, self._settings.times)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Coroutine, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from apiserver.apis.meta import errors
 from apiserver.apis.meta.errors import StatusError
 from apiserver.apis.meta.objects import Object
 from apiserver.apis.meta.resources import Resource
@@ -37,6 +38,8 @@ class Link:
     client: Client
     now: Callable[[], float]
     up: bool = True
+    refuses: bool = False
+    """An admission webhook refuses writes."""
     lands_after: float | None = None
     """Writes get no answer, and are carried out so many seconds later."""
     late: list[tuple[float, Callable[[], Coroutine[Any, Any, Object]]]] = field(default_factory=list)
@@ -46,15 +49,19 @@ class Link:
         return await self.client.get(resource, name, namespace)
 
     async def create(self, resource: Resource, obj: Object, namespace: str | None = None) -> Object:
-        self._check()
-        return await self.client.create(resource, obj, namespace)
+        return await self._write(lambda: self.client.create(resource, obj, namespace))
 
     async def update(self, resource: Resource, obj: Object) -> Object:
+        return await self._write(lambda: self.client.update(resource, obj))
+
+    async def _write(self, send: Callable[[], Coroutine[Any, Any, Object]]) -> Object:
         if self.lands_after is not None:
-            self.late.append((self.now() + self.lands_after, lambda: self.client.update(resource, obj)))
+            self.late.append((self.now() + self.lands_after, send))
             raise TransportError("no answer")
         self._check()
-        return await self.client.update(resource, obj)
+        if self.refuses:
+            raise errors.Forbidden("a webhook refuses Leases")
+        return await send()
 
     def _check(self) -> None:
         if not self.up:
@@ -182,6 +189,7 @@ class World:
         """Change which connections work."""
         for each in self.sides.values():
             each.link.up = rng.random() < 0.5
+            each.link.refuses = rng.random() < 0.2
             each.link.lands_after = rng.choice((None, None, 1.0, 12.0, 45.0))
         pairs = [frozenset(pair) for pair in (("a", "b"), ("a", "c"), ("b", "c"))]
         self.apart = {pair for pair in pairs if rng.random() < 0.3}

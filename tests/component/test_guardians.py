@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import threading
 from collections.abc import AsyncIterator
 
 import pytest
@@ -9,11 +10,12 @@ import pytest
 from apiserver.apis.virt import guards
 from apiserver.apis.virt.places import names
 from apiserver.client.rest import Client
-from tests.component.guardians import LEASES, NAMESPACE, NODES, POD, VOTERS, World
+from tests.component.guardians import LEASES, NAMESPACE, NODES, POD, VOTERS, Side, World
 from tests.damage import never_again
 from tests.fakes.kubeapi import FakeAPI
 
 pytestmark = pytest.mark.timeout(300)
+NEVER = 1e9
 
 
 @pytest.fixture
@@ -143,6 +145,127 @@ async def test_a_guardian_that_ends_takes_its_promise_back(world: World) -> None
     assert promise(world).withdrawn
     await world.pass_time(100)
     assert (side.pods, world.sealed_at) == ({POD}, None)
+
+
+async def begin_again(side: Side) -> None:
+    """Take the promise back, and start another guardian, as an upgrade does."""
+    await side.guardian.withdraw()
+    side.start()
+
+
+@pytest.mark.parametrize("lands_after", [None, NEVER])
+async def test_a_first_renewal_that_fails_is_no_promise(world: World, lands_after: float | None) -> None:
+    side = world.sides["a"]
+    await begin_again(side)
+    side.link.refuses, side.link.lands_after = lands_after is None, lands_after
+    await world.pass_time(100)
+    assert (side.pods, side.killed_at, side.file.until) == ({POD}, None, None)
+    side.link.refuses, side.link.lands_after = False, None
+    await world.pass_time(70)
+    assert side.file.until is not None
+    assert side.file.until > world.now
+    assert not promise(world).withdrawn
+
+
+async def test_a_refused_first_promise_is_forgotten(world: World) -> None:
+    """The write before it, without a promise, succeeded."""
+    side = world.sides["a"]
+    await begin_again(side)
+    while not side.guardian.state.proven:
+        await side.guardian.step()
+    side.link.refuses = True
+    await side.guardian.step()
+    assert (side.file.until, side.killer.until, side.guardian.state.confirmed) == (None, None, None)
+    await world.pass_time(100)
+    assert side.pods == {POD}
+
+
+async def test_a_refusal_does_not_extend_a_promise(world: World) -> None:
+    side, since = world.sides["a"], world.now
+    side.link.refuses = True
+    with never_again("two QEMU"):
+        await world.pass_time(70, until=lambda: world.sealed_at is not None)
+    assert side.killed_at is not None
+    assert 35 <= side.killed_at - since <= 41
+    assert world.sealed_at is not None
+
+
+@pytest.mark.parametrize("lands_after", [None, NEVER])
+async def test_writes_that_fail_for_all_end_no_guest(world: World, lands_after: float | None) -> None:
+    """Etcd without space, or a broken webhook for all writes."""
+    for each in world.sides.values():
+        each.link.refuses, each.link.lands_after = lands_after is None, lands_after
+    world.controller_up = False
+    await world.pass_time(400)
+    assert world.sides["a"].pods == {POD}
+    for each in world.sides.values():
+        each.link.refuses, each.link.lands_after = False, None
+    world.controller_up = True
+    await world.pass_time(120)
+    assert (world.sides["a"].pods, world.sealed_at) == ({POD}, None)
+    assert all(promise(world, name).beats for name in VOTERS)
+
+
+@pytest.mark.parametrize("starts", [False, True])
+async def test_no_write_in_flight_outlasts_a_withdrawal(world: World, starts: bool) -> None:
+    """``starts``: of a second guardian, from the withdrawn version, and of the promise; else a first one's."""
+    side = world.sides["a"]
+    if starts:
+        await begin_again(side)
+        while not side.guardian.state.proven:
+            await side.guardian.step()
+    side.link.lands_after = 5.0
+    world.now += 4
+    while not side.link.late:
+        await side.guardian.step()
+    side.link.lands_after = None
+    await side.guardian.withdraw()
+    side.runs = False
+    world.now += 10
+    await side.link.deliver()
+    assert promise(world).withdrawn
+    await world.pass_time(100)
+    assert (side.pods, side.file.until, world.sealed_at) == ({POD}, None, None)
+
+
+async def test_a_late_first_lease_does_not_outlast_a_withdrawal(world: World) -> None:
+    side = world.sides["a"]
+    await side.guardian.withdraw()
+    await world.api.remove(LEASES, NAMESPACE, names.guardian_lease("a"))
+    side.file.write(world.now + 40)  # of a guardian that ended during its first write
+    side.start()
+    await side.guardian.step()
+    side.link.lands_after = 5.0
+    await side.guardian.step()
+    assert side.link.late
+    side.link.lands_after = None
+    await side.guardian.withdraw()
+    world.now += 10
+    await side.link.deliver()
+    assert promise(world).withdrawn
+
+
+async def test_a_withdrawal_removes_the_seal_of_ended_guests(world: World) -> None:
+    side = world.sides["a"]
+    side.link.up = False
+    await world.pass_time(70, until=lambda: world.sealed_at is not None)
+    side.pods.add(POD)  # it does not end at once
+    side.start()
+    side.link.up = side.unkillable = True
+    await side.guardian.step()
+    thread = threading.Thread(target=side.killer.run)
+    thread.start()
+    try:
+        async with asyncio.timeout(30), asyncio.TaskGroup() as tasks:
+            tasks.create_task(side.guardian.withdraw())
+            await asyncio.sleep(1.5)
+            assert side.is_sealed
+            side.unkillable = False
+    finally:
+        side.killer.stop()
+        thread.join()
+    assert (side.pods, side.is_sealed, side.file.until) == (set(), False, None)
+    assert promise(world).withdrawn
 
 
 async def test_a_late_renewal_moves_the_seal(world: World) -> None:

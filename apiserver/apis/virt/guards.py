@@ -49,7 +49,7 @@ class Times:
     fresh: float = 15.0
     """F: a voter is fresh if the beat that it echoes is at most so old."""
     silence: float = 21.0
-    """D: a voter may attest that it is cut off if it sent no renewal and got no answer for so long."""
+    """D: a voter may attest that it is cut off if it sent no renewal that may be written for so long."""
     promise: float = 40.0
     """T: guests end so long after the send of the last confirmed renewal, or of the requests behind the last attestations."""
     kill: float = 2.0

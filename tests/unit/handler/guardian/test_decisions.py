@@ -1,13 +1,16 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from apiserver.apis.meta import errors
 from apiserver.apis.virt import guards
 from handler.guardian import decisions
 from handler.guardian.decisions import Probe, Renew, State, Wait
 
 TIMES = guards.DEFAULT
-KNOWN = State(confirmed=100.0, sent=100.0, answered=100.5, resolved=True)
+KNOWN = State(confirmed=100.0, sent=100.0, tried=100.0, resolved=True)
 
 
 @pytest.mark.parametrize(
@@ -16,7 +19,8 @@ KNOWN = State(confirmed=100.0, sent=100.0, answered=100.5, resolved=True)
         (State(), False, False, Probe()),
         (State(resolved=True), False, False, Renew()),
         (KNOWN, False, False, Wait(2.0)),
-        (State(confirmed=100.0, sent=98.0, resolved=True), False, False, Renew()),
+        (State(confirmed=100.0, tried=98.0, resolved=True), False, False, Renew()),
+        (State(tried=101.0, resolved=True, proven=True), False, False, Renew()),
         (State(confirmed=100.0, sent=98.0), False, False, Probe()),
         (State(confirmed=100.0, sent=98.0, resolved=True), True, False, Wait(0.2)),
         (KNOWN, True, True, Renew()),
@@ -35,12 +39,55 @@ def test_a_deadline_counts_from_the_newest_promise() -> None:
 
 
 def test_a_voter_attests_only_after_silence() -> None:
-    for state in (State(sent=100.0), State(answered=100.0), State(sent=90.0, answered=100.0)):
-        assert not decisions.may_attest(state, 120.9, TIMES)
-        assert decisions.may_attest(state, 121.0, TIMES)
-    assert not decisions.asks(State(answered=100.0), 200.0, TIMES)
-    assert not decisions.asks(KNOWN, 121.4, TIMES)
-    assert decisions.asks(KNOWN, 121.5, TIMES)
+    assert not decisions.may_attest(KNOWN, 120.9, TIMES)
+    assert decisions.may_attest(KNOWN, 121.0, TIMES)
+    assert not decisions.may_attest(decisions.sending(KNOWN, 100.0), 200.0, TIMES)
+    assert not decisions.asks(State(sent=100.0), 200.0, TIMES)
+    assert not decisions.asks(KNOWN, 120.9, TIMES)
+    assert decisions.asks(KNOWN, 121.0, TIMES)
+
+
+def test_a_refused_write_was_not_sent() -> None:
+    sent = decisions.confirmed(decisions.sending(KNOWN, 104.0), 100.0)
+    assert decisions.refused(sent, KNOWN) == replace(KNOWN, tried=104.0)
+    first = State(sent=90.0, proven=True)
+    promised = decisions.confirmed(decisions.sending(first, 104.0), 104.0)
+    assert decisions.refused(promised, first) == State(sent=90.0, tried=104.0)
+    assert decisions.unanswered(sent, 107.0) == replace(KNOWN, sent=107.0, tried=104.0, unanswered=1)
+    assert decisions.written(replace(sent, unanswered=2), 105.0) == replace(KNOWN, sent=105.0, tried=104.0)
+
+
+@pytest.mark.parametrize(
+    ("error", "refused"),
+    [
+        (errors.Forbidden("x"), True),
+        (errors.NotFound("x"), True),
+        (errors.Invalid("x"), True),
+        (errors.TooManyRequests("x"), True),
+        (errors.Conflict("x"), False),
+        (errors.InternalError("x"), False),
+        (errors.Timeout("x"), False),
+        (TimeoutError(), False),
+    ],
+)
+def test_which_errors_exclude_a_late_write(error: Exception, refused: bool) -> None:
+    assert decisions.is_refusal(error) is refused
+
+
+def test_writes_that_fail_pause_but_for_a_last_try() -> None:
+    failing = replace(KNOWN, tried=108.0, unanswered=2)
+    assert decisions.next_step(replace(failing, unanswered=1), 112.0, TIMES, sealed=False, ended=False) == Renew()
+    for state, now, step in (
+        (failing, 112.0, Wait(24.0)),
+        (failing, 136.0, Renew()),  # 4 s before the deadline
+        (replace(failing, tried=136.0), 137.0, Wait(3.0)),
+        (replace(failing, attested=130.0), 136.0, Wait(30.0)),
+        (replace(failing, attested=130.0), 166.0, Renew()),
+        (replace(failing, attested=160.0), 168.0, Renew()),
+        (failing, 141.0, Wait(27.0)),  # the guests ended
+        (replace(failing, confirmed=None), 168.0, Renew()),
+    ):
+        assert decisions.next_step(state, now, TIMES, sealed=False, ended=False) == step
 
 
 def test_both_sets_of_voters_must_attest() -> None:
