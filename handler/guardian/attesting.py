@@ -6,11 +6,13 @@ The certificate of a guardian is in its Lease, which only that guardian may writ
 from __future__ import annotations
 
 import asyncio
-import contextlib
+import functools
 import json
 import logging
+import socket
 import ssl
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from typing import Final
 
@@ -25,6 +27,8 @@ SERVER_NAME: Final = names.GUARDIAN
 ANSWER_SECONDS: Final = 2.5
 MAX_ANSWER: Final = 1024
 MAX_CONNECTIONS: Final = 64
+MAX_PER_HOST: Final = 8
+ACCEPT_SECONDS: Final = 0.1
 
 
 async def serve(address: str, port: int, identity: keys.SelfSigned, name: str, is_cut_off: Callable[[], bool]) -> None:
@@ -34,19 +38,49 @@ async def serve(address: str, port: int, identity: keys.SelfSigned, name: str, i
         both.write(identity.certificate + identity.key)
         both.flush()
         context.load_cert_chain(both.name)
-    slots = asyncio.Semaphore(MAX_CONNECTIONS)
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    with socket.create_server((address, port), family=family) as listener:
+        listener.settimeout(0)
+        async with asyncio.TaskGroup() as tasks:
+            places = Counter[str]()
+            while True:
+                try:
+                    connection, (host, *_) = await asyncio.get_running_loop().sock_accept(listener)
+                except OSError as error:
+                    logger.warning("cannot accept a connection", extra={"error": str(error)})
+                    await asyncio.sleep(ACCEPT_SECONDS)
+                    continue
+                if places.total() >= MAX_CONNECTIONS or places[host] >= MAX_PER_HOST:
+                    connection.close()  # before TLS, which takes 256 KiB
+                    continue
+                places[host] += 1
+                task = tasks.create_task(_answer(connection, context, name, is_cut_off))
+                task.add_done_callback(functools.partial(_leave, places, host))
 
-    async def answer(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(OSError, TimeoutError):
-            async with asyncio.timeout(ANSWER_SECONDS), slots:
-                writer.write(f"{json.dumps({'name': name, 'cutOff': is_cut_off()})}\n".encode())
-                await writer.drain()
-                writer.close()
-                await writer.wait_closed()
 
-    server = await asyncio.start_server(answer, address, port, ssl=context, ssl_handshake_timeout=ANSWER_SECONDS)
-    async with server:
-        await server.serve_forever()
+def _leave(places: Counter[str], host: str, _: object) -> None:
+    places[host] -= 1
+    if not places[host]:
+        del places[host]
+
+
+async def _answer(connection: socket.socket, context: ssl.SSLContext, name: str, is_cut_off: Callable[[], bool]) -> None:
+    with connection:
+        loop, reader = asyncio.get_running_loop(), asyncio.StreamReader(MAX_ANSWER)
+        protocol = asyncio.StreamReaderProtocol(reader)
+        try:
+            async with asyncio.timeout(ANSWER_SECONDS):
+                transport, _ = await loop.connect_accepted_socket(lambda: protocol, connection, ssl=context)
+                writer = asyncio.StreamWriter(transport, protocol, reader, loop)
+                try:
+                    writer.write(f"{json.dumps({'name': name, 'cutOff': is_cut_off()})}\n".encode())
+                    await writer.drain()
+                    writer.close()
+                    await writer.wait_closed()
+                finally:
+                    transport.abort()
+        except (OSError, TimeoutError) as error:
+            logger.debug("sent no attestation", extra={"error": str(error)})
 
 
 async def ask(voters: Mapping[str, Promise]) -> frozenset[str]:
@@ -70,7 +104,7 @@ async def _ask(name: str, promise: Promise) -> bool:
                 answer = json.loads(await reader.readline())
             finally:
                 writer.close()
-    except (OSError, ssl.SSLError, ValueError, TimeoutError) as error:
+    except (OSError, ssl.SSLError, ValueError, OverflowError, TimeoutError) as error:
         logger.info("no attestation", extra={"guardian": name, "error": str(error)})
         return False
     return isinstance(answer, dict) and answer.get("name") == name and answer.get("cutOff") is True

@@ -35,7 +35,7 @@ class Killer:
         while not self._stopped.wait(LOOK_SECONDS):
             try:
                 self.look()
-            except OSError:
+            except Exception:  # the next look may succeed, and without this thread no guest ends
                 logger.exception("cannot end guests")
 
     def look(self) -> None:

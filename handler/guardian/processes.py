@@ -5,6 +5,7 @@ A guest may control its QEMU and its virt-launcher, but neither their user nor t
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import signal
@@ -15,6 +16,8 @@ from pathlib import Path
 from typing import Final
 
 from apiserver.apis.virt.places import layout
+
+logger = logging.getLogger(__name__)
 
 PROC: Final = Path("/proc")
 _POD: Final = re.compile(r"(?:^|[/-])pod([0-9a-f]{8}(?:[-_][0-9a-f]{4}){3}[-_][0-9a-f]{12})(?:\.slice)?(?:/|$)")
@@ -35,9 +38,10 @@ def pod_of(cgroups: str) -> str:
 
 
 def is_of_user(status: str, user: int) -> bool:
-    """Return whether ``/proc/PID/status`` names this real user, and the process has not ended."""
+    """Return whether ``/proc/PID/status`` names this real user, and the process has not ended, with all its threads."""
     fields = dict(line.split(":", 1) for line in status.splitlines() if ":" in line)
-    return fields.get("Uid", "").split()[:1] == [str(user)] and fields.get("State", "").split()[:1] not in (["Z"], ["X"])
+    has_ended = fields.get("State", "").split()[:1] in (["Z"], ["X"]) and fields.get("Threads", "1").strip() in ("0", "1")
+    return fields.get("Uid", "").split()[:1] == [str(user)] and not has_ended
 
 
 def guests(proc: Path = PROC, user: int = layout.USER_ID) -> Iterator[Process]:
@@ -76,5 +80,8 @@ def end(pods: Collection[str] | None, proc: Path = PROC, user: int = layout.USER
         return is_of_user(status, user) and bool(uid) and (pods is None or uid in pods)
 
     for each in found:
-        kill(each, is_still)
+        try:
+            kill(each, is_still)
+        except OSError as error:  # AppArmor or SELinux may protect a process that is no guest
+            logger.error("cannot end a process", extra={"pid": each.pid, "pod": each.pod_uid, "error": str(error)})  # noqa: TRY400 - per look
     return found

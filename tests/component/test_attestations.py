@@ -40,8 +40,50 @@ async def test_an_answer_counts_only_with_the_certificate_of_the_lease() -> None
         another = await keys.self_signed(attesting.SERVER_NAME)
         assert await attesting.ask({"a": replace(a, certificate=another.certificate.decode())}) == frozenset()
         assert await attesting.ask({"b": a}) == frozenset()  # it says that it is a
-        for broken in (replace(a, certificate="x"), replace(a, certificate=""), replace(a, address="x"), replace(a, address="")):
+        for broken in (
+            replace(a, certificate="x"),
+            replace(a, certificate=""),
+            replace(a, address="x"),
+            replace(a, address="127.0.0.1:99999"),
+            replace(a, address=""),
+        ):
             assert await attesting.ask({"a": broken}) == frozenset()
+
+
+async def test_silent_connections_do_not_take_memory() -> None:
+    """Each TLS connection takes 256 KiB; a guardian without memory ends the guests of its node."""
+    async with a_guardian("a", cut_off=True) as a, asyncio.timeout(60):
+        port = int(a.address.rpartition(":")[2])
+        opened = [await asyncio.open_connection("127.0.0.1", port) for _ in range(attesting.MAX_PER_HOST + 20)]
+        try:
+            async with asyncio.timeout(2):  # before the limit for the handshake
+                for reader, _ in opened[attesting.MAX_PER_HOST :]:
+                    assert await _is_closed(reader)
+            assert not opened[0][0].at_eof()
+            assert await attesting.ask({"a": a}) == frozenset()
+            assert await _is_closed(opened[0][0])
+        finally:
+            for _, writer in opened:
+                writer.close()
+        async with asyncio.timeout(30):
+            while await attesting.ask({"a": a}) != {"a"}:
+                await asyncio.sleep(0.1)
+
+
+async def test_a_connection_that_is_no_tls_is_closed() -> None:
+    async with a_guardian("a", cut_off=True) as a, asyncio.timeout(30):
+        reader, writer = await asyncio.open_connection("127.0.0.1", int(a.address.rpartition(":")[2]))
+        writer.write(b"GET / HTTP/1.1\r\n\r\n")
+        await _is_closed(reader)
+        writer.close()
+        assert await attesting.ask({"a": a}) == {"a"}
+
+
+async def _is_closed(reader: asyncio.StreamReader) -> bool:
+    try:
+        return await reader.read() == b""
+    except ConnectionError:
+        return True
 
 
 def test_a_guardian_does_not_ask_itself() -> None:

@@ -69,6 +69,37 @@ def test_only_the_named_pods_end(tmp_path: Path) -> None:
                 each.kill()
 
 
+def test_a_protected_process_does_not_shield_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    send = signal.pidfd_send_signal
+    with subprocess.Popen(["sleep", "60"]) as one, subprocess.Popen(["sleep", "60"]) as two:
+        refused: list[int] = []
+
+        def refuse_first(descriptor: int, number: int) -> None:
+            if not refused:
+                refused.append(descriptor)
+                raise PermissionError(1, "AppArmor")
+            send(descriptor, number)
+
+        monkeypatch.setattr(signal, "pidfd_send_signal", refuse_first)
+        try:
+            a_process(tmp_path, one.pid, f"0::/pod{UID}/a\n")
+            a_process(tmp_path, two.pid, f"0::/pod{OTHER}/a\n")
+            found = processes.end(None, tmp_path)
+            shielded, other = (one, two) if found[0].pid == one.pid else (two, one)
+            assert other.wait(10) == -signal.SIGKILL
+            assert shielded.poll() is None
+        finally:
+            for each in (one, two):
+                each.kill()
+
+
+def test_a_process_with_running_threads_has_not_ended() -> None:
+    status = STATUS.format(state="Z", user=107)
+    assert not processes.is_of_user(f"{status}Threads:\t1\n", 107)
+    assert processes.is_of_user(f"{status}Threads:\t2\n", 107)
+    assert processes.is_of_user(f"{status}Threads:\t12\n", 107)
+
+
 def test_a_reused_process_id_is_spared() -> None:
     with subprocess.Popen(["sleep", "60"]) as other:
         processes.kill(Process(other.pid, UID), lambda _: False)
@@ -102,6 +133,27 @@ def test_the_thread_ends_guests_after_the_deadline() -> None:
         killer.stop()
         thread.join()
     assert asked[0] is None
+
+
+def test_an_unexpected_error_does_not_end_the_thread() -> None:
+    looks, again = [0], threading.Event()
+
+    def end(_: object) -> tuple[Process, ...]:
+        looks[0] += 1
+        if looks[0] == 1:
+            raise ValueError("unexpected")
+        again.set()
+        return ()
+
+    killer = Killer(lambda: 1.0, end)
+    killer.until = 0.0
+    thread = threading.Thread(target=killer.run)
+    thread.start()
+    try:
+        assert again.wait(30)
+    finally:
+        killer.stop()
+        thread.join()
 
 
 def test_doomed_pods_end_before_the_deadline() -> None:
