@@ -19,6 +19,11 @@ def ready_since(vm: Object) -> datetime | None:
     return times.parsed(ready.get("lastTransitionTime"))
 
 
+def may_be_ready(vm: Object) -> bool:
+    """Return whether the machine is ready, or its Ready is Unknown."""
+    return (condition(_conditions_of(vm), conditions.READY) or {}).get("status") in ("True", "Unknown")
+
+
 def available_from(vm: Object, min_ready_seconds: int) -> datetime | None:
     """Return when the machine is available if it stays ready; None if it is not ready."""
     since = ready_since(vm)

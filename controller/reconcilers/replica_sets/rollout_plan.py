@@ -1,7 +1,7 @@
 """Decides which machines of a set get the newest template next. Pure.
 
-virt-api restarts a guest that does not take the edit live. A machine that is unavailable anyway, or off, gets the template at once, so a
-template that cannot run can be undone.
+virt-api restarts a guest that does not take the edit live. A machine that is not ready, stops anyway or is off gets the template at once,
+so a template that cannot run can be undone. One that may serve, such as on an unreachable node, needs the budget.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def plan(replica_set: Object, machines: Mapping[int, Object], now: datetime, min
         return done
     lowest = revisions.partition(replica_set)
     stale = [each for each in reversed(wanted) if each in present and each not in updated and each >= lowest]
-    free = [each for each in stale if each in unsettled or is_off(present[each])]
+    free = [each for each in stale if is_off(present[each]) or (each in unsettled and not may_serve(present[each]))]
     others = [each for each in stale if each not in free]
     budget = revisions.max_unavailable(replica_set) - (len(wanted) - len(present)) - len(unsettled)
     return replace(done, update=(*free, *others[: max(budget, 0)]))
@@ -55,6 +55,11 @@ def is_off(vm: Object) -> bool:
     """Return whether the machine has no pod, and should have none; False if its starts failed."""
     decision = power.decide(vm)
     return phases.phase_of(vm) not in phases.WITH_POD and not decision.on and not power.has_given_up(vm, decision)
+
+
+def may_serve(vm: Object) -> bool:
+    """Return whether the machine is ready, or may be so on a node that does not report; False if it is about to stop or restart."""
+    return not power.end_asked_for(vm) and readiness.may_be_ready(vm)
 
 
 def is_at_rest(vm: Object) -> bool:

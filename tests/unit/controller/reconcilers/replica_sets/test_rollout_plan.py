@@ -43,6 +43,12 @@ def failed(ordinal: int, revision: str = OLD) -> Object:
     return made
 
 
+def unreachable(ordinal: int, revision: str = OLD, **more: Any) -> Object:
+    made = machine(ordinal, revision, phase="Unknown", **more)
+    made["status"]["conditions"][0]["status"] = "Unknown"
+    return made
+
+
 def waiting(ordinal: int, revision: str = OLD) -> Object:
     """Return a machine that should start, and has no pod yet."""
     return machine(ordinal, revision, phase="Pending", ready=None, node="", attempt=0, attempts=[])
@@ -74,7 +80,7 @@ def rolling(**given: int) -> Object:
         pytest.param(a_pool(), [machine(0), machine(1), machine(2, NEW)], (1,), id="the-next"),
         pytest.param(a_pool(), [machine(0), machine(1), machine(2, NEW, ready=None)], (), id="waits-until-ready"),
         pytest.param(a_pool(), [machine(0), machine(1), machine(2, NEW, restarting=True)], (), id="waits-for-restart"),
-        pytest.param(a_pool(minReadySeconds=90), [machine(0), machine(1), machine(2, NEW)], (1, 0), id="unavailable-ones-at-once"),
+        pytest.param(a_pool(minReadySeconds=90), [machine(0), machine(1), machine(2, NEW)], (), id="ready-ones-need-the-budget"),
         pytest.param(a_pool(minReadySeconds=60), [machine(0), machine(1), machine(2, NEW)], (1,), id="available-at-the-moment"),
         pytest.param(a_pool(), [machine(0), machine(1), waiting(2, NEW)], (), id="waits-until-there-is-a-pod"),
         pytest.param(a_pool(), [machine(0), machine(2)], (), id="one-is-missing"),
@@ -87,6 +93,11 @@ def rolling(**given: int) -> Object:
         pytest.param(a_pool(strategy=rolling(maxUnavailable=2)), [machine(0), machine(1), machine(2)], (2, 1), id="two-at-once"),
         pytest.param(a_pool(strategy=rolling(partition=2)), [machine(0), machine(1), machine(2, NEW)], (), id="partition"),
         pytest.param(a_pool(), [machine(0, ready=None), machine(1), machine(2)], (0,), id="broken-first"),
+        pytest.param(a_pool(), [unreachable(0), unreachable(1), machine(2)], (), id="unreachable-ones-use-the-budget"),
+        pytest.param(
+            a_pool(4, rolling(maxUnavailable=3)), [unreachable(0), *map(machine, (1, 2)), unreachable(3)], (3,), id="no-more-than-allowed"
+        ),
+        pytest.param(a_pool(), [unreachable(0, restarting=True), machine(1), machine(2)], (0,), id="unreachable-one-restarts-anyway"),
         pytest.param(a_pool(), [off(0), off(1), machine(2)], (1, 0, 2), id="off-at-once"),
         pytest.param(a_pool(), [machine(0), machine(1), failed(2, NEW)], (), id="a-template-that-fails-goes-no-further"),
         pytest.param(a_pool(), [machine(0), machine(1), failed(2)], (2,), id="failed-first"),
