@@ -101,7 +101,7 @@ class Node:
         """
 
         def begin() -> Callable[[], None]:
-            return functools.partial(_mount_claim, connection.process.duplicate(), self._kubelet, attachment_uid, disk)
+            return functools.partial(_mount_claim, connection.process.duplicate(), pod_uid, self._kubelet, attachment_uid, disk)
 
         await self._mounts.run(pod_uid, begin, f"mount {disk['name']}", after=f"unmount {disk['name']}")
 
@@ -175,12 +175,12 @@ class Node:
         await setup.forward(connection.process, addresses)
 
 
-def _mount_claim(target: Launcher, kubelet: Path, attachment_uid: str, disk: Mapping[str, Any]) -> None:
+def _mount_claim(target: Launcher, pod_uid: str, kubelet: Path, attachment_uid: str, disk: Mapping[str, Any]) -> None:
     try:
         with attachments.opened(attachment_uid, kubelet) as source:
             for mount in hot_plug.mounts_of(disk):
                 is_claim = mount.source == layout.ATTACHMENT_DIRECTORY
-                if is_claim and block_claims.put(source, target, mount.name, read_only=mount.read_only):
+                if is_claim and block_claims.put(source, target, pod_uid, mount.name, read_only=mount.read_only):
                     continue
                 claims.put(source, target, mount.name, read_only=mount.read_only, parent=mount.parent, content=mount.source)
     finally:

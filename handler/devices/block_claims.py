@@ -24,18 +24,21 @@ _PATH: Final = os.O_PATH | os.O_NOFOLLOW
 _PROC: Final = Path("/proc")
 
 
-def put(source: Launcher, target: Launcher, disk: str, *, read_only: bool) -> bool:
+def put(source: Launcher, target: Launcher, pod_uid: str, disk: str, *, read_only: bool) -> bool:
     """Give the attachment pod's block device to the guest's pod; return False if its claim is a file system. Idempotent.
 
-    Raises NotTheDevice if another device is there, or the node has version 2 of the device cgroup; or OSError.
+    The device of an earlier attachment pod is removed. Raises NotTheDevice if another file is there, or the node has version 2 of the
+    device cgroup; or OSError: EBUSY while a process of the pod has the earlier device open.
     """
     if (number := _number(source.root, layout.ATTACHMENT_DEVICE)) is None:
         return False
     node = ownership.disk(disk, read_only=read_only)
+    if _number(target.root, node.path) not in (None, number):
+        remove(target, pod_uid, disk)
     with _directory(target) as directory, contextlib.suppress(FileExistsError):
         os.mknod(disk, stat.S_IFBLK, number, dir_fd=directory)
     if _number(target.root, node.path) != number:
-        raise NotTheDevice(f"disk {disk!r}: another device is in the pod")
+        raise NotTheDevice(f"disk {disk!r}: another file is in the pod")
     device_cgroup.allow(target, number, read_only=read_only)
     ownership.give(target.root, node)
     return True

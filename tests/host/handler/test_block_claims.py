@@ -22,6 +22,8 @@ from tests.host.handler import cuts
 
 HIERARCHY = Path("/sys/fs/cgroup/devices")
 UID = "5d1f0a52-0000-4000-8000-00000000b10c"
+UNUSED = os.makedev(511, 1048575)
+"""No driver has this device, so a rule about it harms no program of this machine."""
 pytestmark = [
     pytest.mark.host,
     pytest.mark.timeout(60),
@@ -120,7 +122,7 @@ MAPS = (
 @pytest.mark.parametrize("holds", ['exec 3<>"$0"; echo held; exec sleep 60', MAPS], ids=["open", "mapped"])
 def test_device_stays_while_a_process_of_the_pod_has_it(pod: Pod, loop: Path, place: Path, holds: str) -> None:
     for _ in range(2):
-        assert block_claims.put(pod.source, pod.target, "data", read_only=False)
+        assert block_claims.put(pod.source, pod.target, UID, "data", read_only=False)
     assert (pod.device.stat().st_rdev, pod.device.stat().st_uid) == (loop.stat().st_rdev, layout.USER_ID)
     assert pod.reads(pod.device) == "of-the-claim"
     with holding(pod, holds):
@@ -141,7 +143,7 @@ def test_device_stays_while_a_process_of_the_pod_has_it(pod: Pod, loop: Path, pl
 
 def test_closed_descriptor_or_ended_thread_hides_no_open_device(pod: Pod, tmp_path: Path) -> None:
     """A process may close descriptors, and end threads, during the look."""
-    block_claims.put(pod.source, pod.target, "data", read_only=False)
+    block_claims.put(pod.source, pod.target, UID, "data", read_only=False)
     process = tmp_path / "proc/7"
     (process / "task/7/fd").mkdir(parents=True)
     for each in range(20):
@@ -156,27 +158,46 @@ def test_closed_descriptor_or_ended_thread_hides_no_open_device(pod: Pod, tmp_pa
 
 
 def test_read_only_device_is_not_written_to(pod: Pod) -> None:
-    assert block_claims.put(pod.source, pod.target, "data", read_only=True)
+    assert block_claims.put(pod.source, pod.target, UID, "data", read_only=True)
     assert pod.reads(pod.device) == "of-the-claim"
     with pod.run('echo lost 1<>"$0"', pod.device) as process:
         assert process.wait() != 0
 
 
 def test_file_systems_and_other_devices_are_left_alone(pod: Pod) -> None:
-    assert not block_claims.put(pod.target, pod.source, "data", read_only=False)
+    assert not block_claims.put(pod.target, pod.source, UID, "data", read_only=False)
     pod.device.parent.mkdir()
     pod.device.touch()
-    with pytest.raises(NotTheDevice, match="another device is in the pod"):
-        block_claims.put(pod.source, pod.target, "data", read_only=False)
+    with pytest.raises(NotTheDevice, match="another file is in the pod"):
+        block_claims.put(pod.source, pod.target, UID, "data", read_only=False)
     block_claims.remove(pod.target, UID, "data")
     assert pod.device.exists()
+
+
+def test_another_device_replaces_that_of_an_earlier_attachment_pod(pod: Pod, loop: Path) -> None:
+    earlier = f"b {os.major(UNUSED)}:{os.minor(UNUSED)} "
+    claim = pod.root.parent / f"source{layout.ATTACHMENT_DEVICE}"
+    for number, is_there in ((UNUSED, True), (loop.stat().st_rdev, False)):
+        claim.unlink()
+        os.mknod(claim, 0o60600, number)
+        for _ in range(2):
+            assert block_claims.put(pod.source, pod.target, UID, "data", read_only=False)
+        assert (pod.device.stat().st_rdev, pod.device.stat().st_uid) == (number, layout.USER_ID)
+        assert (earlier in (pod.cgroup / "devices.list").read_text()) is is_there
+    assert pod.reads(pod.device) == "of-the-claim"
+    with holding(pod, 'exec 3<>"$0"; echo held; exec sleep 60'):
+        claim.unlink()
+        os.mknod(claim, 0o60600, UNUSED)
+        with pytest.raises(OSError, match="has the block device of disk 'data' open"):
+            block_claims.put(pod.source, pod.target, UID, "data", read_only=False)
+        assert pod.device.stat().st_rdev == loop.stat().st_rdev
 
 
 @pytest.mark.parametrize("then", ["again", "the other way"])
 @pytest.mark.parametrize("what", ["put", "remove"])
 def test_device_comes_and_goes_after_a_kill_at_each_line(pod: Pod, what: str, then: str) -> None:
     calls: dict[str, Callable[[], object]] = {
-        "put": lambda: block_claims.put(pod.source, pod.target, "data", read_only=False),
+        "put": lambda: block_claims.put(pod.source, pod.target, UID, "data", read_only=False),
         "remove": lambda: block_claims.remove(pod.target, UID, "data"),
     }
     other = "remove" if what == "put" else "put"
@@ -197,18 +218,14 @@ def test_device_comes_and_goes_after_a_kill_at_each_line(pod: Pod, what: str, th
     assert step > 10
 
 
-UNUSED = os.makedev(511, 1048575)
-"""No driver has this device, so a rule about it harms no program of this machine."""
-
-
 def test_rules_of_an_ended_pod_are_not_those_of_the_node(pod: Pod, place: Path) -> None:
     """``/proc/PID/cgroup`` of a zombie names the root of the hierarchy."""
     (place / f"source{layout.ATTACHMENT_DEVICE}").unlink()
     os.mknod(place / f"source{layout.ATTACHMENT_DEVICE}", 0o60600, UNUSED)
-    block_claims.put(pod.source, pod.target, "data", read_only=False)
+    block_claims.put(pod.source, pod.target, UID, "data", read_only=False)
     pod.process.kill()
     os.waitid(os.P_PID, pod.process.pid, os.WEXITED | os.WNOWAIT)
     with pytest.raises(ProcessLookupError, match="of the pod has ended"):
-        block_claims.put(pod.source, pod.target, "data", read_only=False)
+        block_claims.put(pod.source, pod.target, UID, "data", read_only=False)
     with pytest.raises(ProcessLookupError, match="of the pod has ended"):
         block_claims.remove(pod.target, UID, "data")
