@@ -174,7 +174,7 @@ def test_file_systems_and_other_devices_are_left_alone(pod: Pod) -> None:
     assert pod.device.exists()
 
 
-def test_another_device_replaces_that_of_an_earlier_attachment_pod(pod: Pod, loop: Path) -> None:
+def test_another_device_replaces_that_of_an_earlier_pod(pod: Pod, loop: Path) -> None:
     earlier = f"b {os.major(UNUSED)}:{os.minor(UNUSED)} "
     claim = pod.root.parent / f"source{layout.ATTACHMENT_DEVICE}"
     for number, is_there in ((UNUSED, True), (loop.stat().st_rdev, False)):
