@@ -43,7 +43,7 @@ async def run(given: options.Options, config: Config, boot: str) -> None:
         async with Client(config, user_agent=agent, timeout_seconds=limit, max_retries=0) as client:
 
             def pods() -> set[str]:
-                return {each.pod_uid for each in processes.guests(given.proc)} if given.has_guests else set()
+                return {each.pod_uid for each in processes.guests(given.proc)} & deadline.holders() if given.has_guests else set()
 
             guardian = Guardian(client, settings, killer, deadline, pods, SystemClock(), elapsed)
             thread = threading.Thread(target=killer.run, name="killer", daemon=True)

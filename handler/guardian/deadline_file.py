@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Final
 
 from apiserver.apis.virt.places import deadlines
+
+MAX_HOLDERS_TEXT: Final = 40 * deadlines.MAX_HOLDERS
 
 
 class DeadlineFile:
@@ -14,6 +17,7 @@ class DeadlineFile:
     def __init__(self, directory: Path, boot: str) -> None:
         """Create the file if it is missing."""
         self._boot = boot
+        self._holders = directory / deadlines.HOLDERS
         directory.mkdir(mode=0o755, parents=True, exist_ok=True)
         self._descriptor = os.open(directory / deadlines.FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
 
@@ -25,6 +29,15 @@ class DeadlineFile:
     def write(self, until: float | None) -> None:
         """Write the deadline; None: guests need not end."""
         os.pwrite(self._descriptor, deadlines.encode(until, self._boot), 0)
+
+    def holders(self) -> frozenset[str]:
+        """Return the uids of the pods with a virt-launcher that ends by this file."""
+        try:
+            descriptor = os.open(self._holders, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        except FileNotFoundError:
+            return frozenset()
+        with os.fdopen(descriptor, errors="replace") as file:
+            return frozenset(file.read(MAX_HOLDERS_TEXT).split())
 
     def close(self) -> None:
         """Close the file, which stays."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -45,20 +47,22 @@ class Pod:
         """Pass the file, once the socket is there."""
         while not (Path(f"/proc/self/fd/{self.directory}") / layout.DEADLINE_SOCKET).exists():
             time.sleep(0.01)
-        handler.look()
-        handler.look()
+        asyncio.run(handler.look())
+        asyncio.run(handler.look())
 
 
 def test_a_launcher_ends_after_the_deadline_without_a_guardian(tmp_path: Path, pods: list[Deadline]) -> None:
     pod, path = Pod(tmp_path, os.getuid(), pods), tmp_path / "node1"
-    handler = Deadlines(path / deadlines.FILE, pod.kubelet, lambda: [UID])
-    handler.look()  # no guardian yet
+    handler = Deadlines(path / deadlines.FILE, pod.kubelet, lambda: [UID], lambda: pod.now)
+    asyncio.run(handler.look())  # no guardian yet
     file = DeadlineFile(path, "boot")
     assert file.read() is None
     file.write(200.0)
     assert DeadlineFile(path, "boot").read() == 200.0
     assert DeadlineFile(path, "another boot").read() is None
+    assert file.holders() == frozenset()
     pod.passes(handler)
+    assert file.holders() == {UID}
     pod.now = 199.9
     assert not pod.ended.wait(1)
     file.write(240.0)
@@ -76,12 +80,43 @@ def test_only_virt_handler_passes_the_file(tmp_path: Path, pods: list[Deadline])
     """QEMU in the same pod, which a guest may control, has virt-launcher's user."""
     pod, path = Pod(tmp_path, os.getuid() + 1, pods), tmp_path / "node1"
     DeadlineFile(path, "boot").write(1.0)
-    pod.passes(Deadlines(path / deadlines.FILE, pod.kubelet, lambda: [UID]))
+    pod.passes(Deadlines(path / deadlines.FILE, pod.kubelet, lambda: [UID], lambda: 0.0))
     assert not pod.ended.wait(2)
+    assert DeadlineFile(path, "boot").holders() == frozenset()
+
+
+def test_a_launcher_that_confirms_nothing_is_not_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It hangs, or is an older one: the kernel still takes the descriptor."""
+    path, kubelet = tmp_path / "node1", tmp_path / "kubelet"
+    directory = kubelet / "pods" / UID / "volumes" / "kubernetes.io~empty-dir" / layout.RUN_VOLUME
+    directory.mkdir(parents=True)
+    monkeypatch.chdir(directory)  # the path of a socket has at most 108 bytes
+    file = DeadlineFile(path, "boot")
+    file.write(100.0)
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(layout.DEADLINE_SOCKET)
+        listener.listen(4)
+        asyncio.run(Deadlines(path / deadlines.FILE, kubelet, lambda: [UID], lambda: 0.0).look())
+        listener.accept()[0].close()
+    assert file.holders() == frozenset()
+
+
+def test_the_file_of_a_guardian_that_is_gone_is_not_passed(tmp_path: Path, pods: list[Deadline]) -> None:
+    """Its deadline is over, so each new guest of the node would end."""
+    pod, path = Pod(tmp_path, os.getuid(), pods), tmp_path / "node1"
+    file = DeadlineFile(path, "boot")
+    file.write(pod.now - 1)
+    handler = Deadlines(path / deadlines.FILE, pod.kubelet, lambda: [UID], lambda: pod.now)
+    pod.passes(handler)
+    assert not pod.ended.wait(2)
+    file.write(pod.now + 40)
+    pod.passes(handler)
+    assert file.holders() == {UID}
+    assert not pod.ended.is_set()
 
 
 def test_a_launcher_without_the_socket_is_passed_over(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     DeadlineFile(tmp_path, "boot").write(1.0)
     with caplog.at_level("DEBUG"):
-        Deadlines(tmp_path / deadlines.FILE, tmp_path, lambda: [UID, "../x"]).look()
+        asyncio.run(Deadlines(tmp_path / deadlines.FILE, tmp_path, lambda: [UID, "../x"], lambda: 0.0).look())
     assert "cannot pass" in caplog.text

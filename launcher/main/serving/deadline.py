@@ -80,6 +80,7 @@ class Deadline:
             before, self._file = self._file, given[0]
             if before is not None:
                 os.close(before)
+            link.sendall(deadlines.CONFIRMED)
 
     def look(self) -> None:
         """End the pod if the deadline was over at the last looks."""

@@ -137,4 +137,4 @@ def test_virt_controller_and_virt_handler_are_told_of_guardians() -> None:
     assert controller_options.parse(arguments(*SETTINGS)).seals
     assert not controller_options.parse(arguments(NODE)).seals
     (handler,) = one("DaemonSet", "virt-handler", *SETTINGS)["spec"]["template"]["spec"]["containers"]
-    assert {"name": "deadlines", "mountPath": deadlines.DIRECTORY, "readOnly": True} in handler["volumeMounts"]
+    assert {"name": "deadlines", "mountPath": deadlines.DIRECTORY} in handler["volumeMounts"]

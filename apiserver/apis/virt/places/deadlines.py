@@ -12,6 +12,11 @@ from typing import Final
 DIRECTORY: Final = "/run/kubevirt-guardian"
 """Of the node; below it, a directory with the node's name."""
 FILE: Final = "deadline"
+HOLDERS: Final = "holders"
+"""virt-handler's file beside it: uids of pods with a virt-launcher that confirmed the descriptor, a line each."""
+MAX_HOLDERS: Final = 2000
+CONFIRMED: Final = b"k"
+"""virt-launcher's answer to the descriptor."""
 _FORM: Final = struct.Struct("<q36s")
 SIZE: Final = _FORM.size
 NONE: Final = 0
