@@ -26,6 +26,8 @@ FORGET_SECONDS: Final = 600.0
 """A replica removes the beats of another one after so long without a new one."""
 REFUSAL_SECONDS: Final = 60.0
 """Between Events about the same refusal."""
+PARALLEL: Final = 16
+"""Decisions at a time."""
 FIELD_MANAGER: Final = "virt-controller"
 
 
@@ -56,6 +58,8 @@ class Sealing:
         self._others: dict[str, tuple[str, float]] = {}
         """The newest beat of other replicas, and when it was first seen."""
         self._refused: dict[str, tuple[str, float]] = {}
+        self._gone: dict[str, str] = {}
+        """By name, the version of the Lease of a deleted Node."""
 
     async def run(self) -> None:
         """Beat, read and seal until cancelled."""
@@ -114,10 +118,24 @@ class Sealing:
             for each in leases
             if (name := guards.guardian_of(each)) in promises
         }
-        for each in leases:
-            name = guards.guardian_of(each)
-            if name in promises and not guards.is_sealed(each):
-                await self._decide(each, name, promises[name], fresh)
+        present = {guards.guardian_of(each): resource_version_of(each) for each in leases}
+        self._gone = {name: version for name, version in self._gone.items() if present.get(name) == version}
+        slots = asyncio.Semaphore(PARALLEL)
+        async with asyncio.TaskGroup() as tasks:
+            for each in leases:
+                name = guards.guardian_of(each)
+                if name in promises and name not in self._gone and not guards.is_sealed(each):
+                    tasks.create_task(self._decide_one(slots, each, name, promises[name], fresh))
+        if self._elapsed() - now > self._times.read:
+            logger.warning("a look at the guardians' Leases took too long", extra={"seconds": round(self._elapsed() - now, 1)})
+
+    async def _decide_one(self, slots: asyncio.Semaphore, lease: Object, name: str, promise: Promise, fresh: frozenset[str]) -> None:
+        """Decide, without an effect of an error on the other Leases."""
+        async with slots:
+            try:
+                await self._decide(lease, name, promise, fresh)
+            except (errors.StatusError, TransportError, TimeoutError) as error:
+                logger.warning("cannot decide about a Lease", extra={"node": name, "error": str(error) or "timeout"})
 
     async def _decide(self, lease: Object, name: str, promise: Promise, fresh: frozenset[str]) -> None:
         decision = seal_plan.plan(self._watches[name], promise, fresh, self._times)
@@ -127,7 +145,10 @@ class Sealing:
         async with asyncio.timeout(self._times.read_limit):
             found = await self._client.list(NODES, field_selector=f"metadata.name={name}")
         node = next(iter(found["items"]), None)
-        if node is None or not node_states.kubelet_is_unreachable(node):
+        if node is None:  # until the Lease changes: a person deleted it
+            self._gone[name] = resource_version_of(lease)
+            return
+        if not node_states.kubelet_is_unreachable(node):
             return
         if isinstance(decision, Refuse):
             self._refuse(node, name, decision.message)
@@ -136,8 +157,8 @@ class Sealing:
         try:
             async with asyncio.timeout(self._times.read_limit):
                 await self._client.update(LEASES, guards.sealed(lease, at), field_manager=FIELD_MANAGER)
-        except errors.Conflict:
-            return  # the guardian renewed it, or another replica sealed it
+        except (errors.Conflict, errors.NotFound):
+            return  # the guardian renewed it, another replica sealed it, or a person deleted it
         watch, voters = self._watches[name], sorted(fresh & set(promise.voters))
         unchanged = round(watch.read_at - watch.unchanged_since, 1)
         logger.warning("sealed a Lease", extra={"node": name, "unchanged": unchanged, "fresh": voters, "pods": len(promise.pods)})

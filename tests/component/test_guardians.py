@@ -305,6 +305,36 @@ async def test_random_partitions_never_run_two_guests(world: World, seed: int) -
                 world.sides["a"].pods.add(POD)
 
 
+async def test_leases_of_deleted_nodes_cost_one_read_each(world: World) -> None:
+    for number in range(40):
+        lease = guards.lease(f"old-{number}", NAMESPACE, guards.Promise(voters=VOTERS), "2026-01-01T00:00:00.000000Z", None)
+        await world.api.put(LEASES, lease)
+    await world.pass_time(70)
+    before = len(world.api.requests)
+    side = world.sides["a"]
+    side.link.up = False
+    with never_again("two QEMU"):
+        await world.pass_time(70, until=lambda: world.sealed_at is not None)
+    assert world.sealed_at is not None
+    selectors = [query.get("fieldSelector", "") for _, _, query in world.api.requests]
+    assert not [each for each in selectors[before:] if "old-" in each]
+    assert len([each for each in selectors if "old-" in each]) == 40
+
+
+async def test_an_error_about_one_lease_does_not_stop_others(world: World) -> None:
+    ready = [{"type": "Ready", "status": "Unknown"}]
+    await world.api.put(NODES, {"metadata": {"name": "0"}, "status": {"conditions": ready}})
+    await world.api.put(LEASES, guards.lease("0", NAMESPACE, guards.Promise(voters=VOTERS), "2026-01-01T00:00:00.000000Z", None))
+
+    world.api.authorize = lambda method, path, _: method != "PUT" or not path.endswith("/virt-guardian-0")
+    await world.pass_time(10)  # the other Lease is due first
+    world.sides["a"].runs = False
+    world.sides["a"].pods.clear()
+    await world.pass_time(70, until=lambda: world.sealed_at is not None)
+    assert world.sealed_at is not None
+    assert world.api.forbidden
+
+
 async def test_replicas_forget_the_beats_of_others(world: World) -> None:
     await world.api.edit(
         LEASES, NAMESPACE, guards.BEATS_LEASE, lambda obj: obj["metadata"]["annotations"].update({f"{guards.BEAT_PREFIX}old": "1"})
