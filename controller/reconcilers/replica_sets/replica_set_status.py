@@ -71,13 +71,15 @@ def _lack(replica_set: Object, plan: Plan, now: datetime) -> Failure | None:
     settled = len(plan.active) - len(lacking)
     rolls = revisions.newest(replica_set) and revisions.strategy_of(replica_set) == revisions.ROLLING_UPDATE
     behind = wanted - plan.rollout.updated if rolls and not revisions.partition(replica_set) else 0
-    if settled == len(plan.active) == wanted and not behind and not plan.rollout.restarting:
+    if settled == len(plan.active) == wanted and not behind and not plan.rollout.restarting and not plan.rollout.behind:
         return None
     told = [f"{settled} of {wanted} machines are available{' or off' if len(lacking) < len(unavailable) else ''}"]
     if behind:
         told.append(f"{plan.rollout.updated} have the newest template")
     if plan.rollout.restarting:
         told.append(f"{plan.rollout.restarting} are about to restart or stop")
+    if plan.rollout.behind:
+        told.append(f"{plan.rollout.behind} guests lack a part of the newest template (status.changes, RestartRequired)")
     if len(plan.active) != wanted:
         told.append(f"the set has {len(plan.active)}")
     told += [f"{name_of(vm)}: {_state(vm)}" for vm in lacking[:1]]

@@ -1,7 +1,8 @@
 """Decides which machines of a set get the newest template next. Pure.
 
-virt-api restarts a guest that does not take the edit live. A machine that is not ready, stops anyway or is off gets the template at once,
-so a template that cannot run can be undone. One that may serve, such as on an unreachable node, needs the budget.
+virt-api restarts a guest that does not take the edit live; a live change that fails or waits stops the update. A machine that is not ready,
+stops anyway or is off gets the template at once, so a template that cannot run can be undone. One that may serve, such as on an unreachable
+node, needs the budget.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from apiserver.apis.meta.objects import Object, is_deleting, labels_of
 from apiserver.apis.virt import structure
 from apiserver.apis.virt.kinds import dig_replica_set
 from apiserver.apis.virt.lifecycle import ordinals, phases, power, revisions
+from apiserver.apis.virt.spec import running
 from controller.reconcilers.replica_sets import readiness
 
 
@@ -29,6 +31,8 @@ class Rollout:
     """All machines have the newest template, and are available or off."""
     restarting: int = 0
     """Ready machines that are about to restart or stop."""
+    behind: int = 0
+    """Guests that lack a part of the newest template: a live change waits or has failed."""
 
 
 def plan(replica_set: Object, machines: Mapping[int, Object], now: datetime, min_ready_seconds: int) -> Rollout:
@@ -37,9 +41,11 @@ def plan(replica_set: Object, machines: Mapping[int, Object], now: datetime, min
     present = {ordinal: vm for ordinal, vm in machines.items() if ordinal in wanted and not structure.of_virtual_machine(vm)}
     updated = {ordinal for ordinal, vm in present.items() if labels_of(vm).get(revisions.LABEL) == newest}
     unsettled = {ordinal for ordinal, vm in present.items() if not is_settled(vm, now, min_ready_seconds)}
+    behind = {ordinal for ordinal in updated if _is_behind(replica_set, present[ordinal])}
+    unsettled |= behind
     is_complete = bool(newest) and len(updated) == len(wanted) and not unsettled
     restarting = sum(1 for ordinal in unsettled if power.end_asked_for(present[ordinal]) and readiness.ready_since(present[ordinal]))
-    done = Rollout(updated=len(updated), is_complete=is_complete, restarting=restarting)
+    done = Rollout(updated=len(updated), is_complete=is_complete, restarting=restarting, behind=len(behind))
     stands_still = is_deleting(replica_set) or dig_replica_set(replica_set, "spec", "paused") or not newest
     if stands_still or revisions.strategy_of(replica_set) != revisions.ROLLING_UPDATE:
         return done
@@ -55,6 +61,13 @@ def is_off(vm: Object) -> bool:
     """Return whether the machine has no pod, and should have none; False if its starts failed."""
     decision = power.decide(vm)
     return phases.phase_of(vm) not in phases.WITH_POD and not decision.on and not power.has_given_up(vm, decision)
+
+
+def _is_behind(replica_set: Object, vm: Object) -> bool:
+    """Return whether the guest lacks a part of its template during a rolling update; later, a user may edit one machine."""
+    is_under_way = revisions.current(replica_set) != revisions.newest(replica_set)
+    rolls = is_under_way and revisions.strategy_of(replica_set) == revisions.ROLLING_UPDATE
+    return rolls and not is_off(vm) and not power.end_asked_for(vm) and bool(running.differences(vm))
 
 
 def may_serve(vm: Object) -> bool:

@@ -43,6 +43,11 @@ def failed(ordinal: int, revision: str = OLD) -> Object:
     return made
 
 
+def behind(ordinal: int, **more: Any) -> Object:
+    """Return an updated machine with a guest that lacks a part of the template."""
+    return machine(ordinal, NEW, running={"generation": 1, "domain": {"memory": {"guest": "1Gi"}}}, **more)
+
+
 def unreachable(ordinal: int, revision: str = OLD, **more: Any) -> Object:
     made = machine(ordinal, revision, phase="Unknown", **more)
     made["status"]["conditions"][0]["status"] = "Unknown"
@@ -98,6 +103,8 @@ def rolling(**given: int) -> Object:
             a_pool(4, rolling(maxUnavailable=3)), [unreachable(0), *map(machine, (1, 2)), unreachable(3)], (3,), id="no-more-than-allowed"
         ),
         pytest.param(a_pool(), [unreachable(0, restarting=True), machine(1), machine(2)], (0,), id="unreachable-one-restarts-anyway"),
+        pytest.param(a_pool(), [machine(0), machine(1), behind(2)], (), id="waits-for-a-live-change"),
+        pytest.param(a_pool(strategy=rolling(maxUnavailable=2)), [machine(0), machine(1), behind(2)], (1,), id="one-of-two-is-behind"),
         pytest.param(a_pool(), [off(0), off(1), machine(2)], (1, 0, 2), id="off-at-once"),
         pytest.param(a_pool(), [machine(0), machine(1), failed(2, NEW)], (), id="a-template-that-fails-goes-no-further"),
         pytest.param(a_pool(), [machine(0), machine(1), failed(2)], (2,), id="failed-first"),
@@ -151,6 +158,7 @@ def test_ready_machines_that_will_restart_are_counted(machines: list[Object], ex
         ([machine(0, NEW), off(1, NEW)], NEW, 2),
         ([machine(0, NEW), failed(1, NEW)], OLD, 2),
         ([machine(0, NEW), stopping(1, NEW)], OLD, 2),
+        ([machine(0, NEW), behind(1)], OLD, 2),
         ([machine(0, NEW), machine(1, NEW, ready=None)], OLD, 2),
         ([machine(0), machine(1, NEW)], OLD, 1),
         ([machine(1, NEW)], OLD, 1),
@@ -174,12 +182,25 @@ def test_the_status_tells_the_progress(machines: list[Object], current: str, upd
         (a_pool(2), [waiting(0, NEW), waiting(1, NEW)], "0 of 2 machines are available; web-0: Pending"),
         (a_pool(1), [machine(0, NEW), machine(1, NEW)], "2 of 1 machines are available; the set has 2"),
         (a_pool(2), [machine(0, NEW), stopping(1, NEW)], "2 of 2 machines are available; 1 are about to restart or stop"),
+        (
+            a_pool(2),
+            [machine(0, NEW), behind(1)],
+            "2 of 2 machines are available; 1 guests lack a part of the newest template (status.changes, RestartRequired)",
+        ),
+        (a_pool(2), [machine(0, NEW), behind(1, restarting=True)], "2 of 2 machines are available; 1 are about to restart or stop"),
+        (a_pool(2, {"type": "OnDelete"}), [machine(0, NEW), behind(1)], ""),
         (a_pool(2, {"type": "OnDelete"}), [machine(0), machine(1)], ""),
         (a_pool(2, rolling(partition=1)), [machine(0), machine(1, NEW)], ""),
     ],
 )
 def test_reconciling_tells_what_the_set_waits_for(replica_set: Object, machines: list[Object], message: str) -> None:
     assert lack(replica_set, *machines) == message
+
+
+def test_edit_of_one_machine_after_the_update_does_not_count() -> None:
+    pool = a_pool(2)
+    pool["status"]["currentRevision"] = NEW
+    assert lack(pool, machine(0, NEW), behind(1)) == ""
 
 
 @pytest.mark.parametrize(("spec", "waits"), [({"ordinals": {}}, False), ({}, True)])
