@@ -78,6 +78,12 @@ class NodeDisk:
             return []
         return [image for each in sorted(self.directory.iterdir()) if (image := Image.of(each.name)) is not None]
 
+    def clear(self) -> None:
+        """Delete the file of a :meth:`make` that a kill interrupted, which may be as large as a guest's memory. Raises OSError."""
+        if self.directory is not None:
+            with self._one:
+                (self.directory / _NEW).unlink(missing_ok=True)
+
     def make(self, image: Image, memory_bytes: int) -> None:
         """Make the file for an image of this much memory, unless it exists. Raises Refused or OSError."""
         if self.directory is None:

@@ -27,6 +27,9 @@ LOOK_SECONDS: Final = 60.0
 class Disk(Protocol):
     """The images: ``node_disk.NodeDisk``."""
 
+    def clear(self) -> None:
+        """Delete what an interrupted save left. Raises OSError."""
+
     def images(self) -> list[Image]:
         """Return the images that exist. Raises OSError."""
 
@@ -59,10 +62,11 @@ class Sweep:
     async def look(self) -> None:
         """Delete what no machine needs now. Without virt-api's answer, an image stays."""
         try:
+            await asyncio.to_thread(self._disk.clear)
             for image in await asyncio.to_thread(self._disk.images):
                 await self._look(image)
         except OSError as error:
-            logger.warning("cannot read the images of guests' memory: %s", error)
+            logger.warning("cannot look for images of guests' memory: %s", error)
 
     async def _look(self, image: Image) -> None:
         try:

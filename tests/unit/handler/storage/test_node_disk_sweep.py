@@ -19,6 +19,9 @@ class Disk:
     def __init__(self) -> None:
         self.kept = [IMAGE]
 
+    def clear(self) -> None:
+        pass
+
     def images(self) -> list[Image]:
         return list(self.kept)
 
@@ -88,9 +91,26 @@ def test_files_name_their_image() -> None:
     assert [Image.of(each) for each in (".new", "lost+found", "a.b.c", "a..b.c.", "")] == [None] * 5
 
 
+async def test_rest_of_an_interrupted_save_is_deleted(tmp_path: Path) -> None:
+    disk = NodeDisk("node1", tmp_path)
+    rest, kept = tmp_path / ".new", tmp_path / IMAGE.file
+    rest.touch()
+    kept.touch()
+
+    async def get(_image: Image) -> dict[str, Any]:
+        return a_vm(managedSave={"id": "op"})
+
+    async def unmount(_image: Image, _pod_uid: str) -> None:
+        raise AssertionError
+
+    await Sweep(disk, get, unmount).look()
+    assert (rest.exists(), kept.exists()) == (False, True)
+
+
 def test_node_without_the_option_refuses_images(tmp_path: Path) -> None:
     disk = NodeDisk("node1", None)
     with pytest.raises(Refused, match=r"node node1 keeps no guests' memory.*managedSave.nodeDisk.enabled is false"):
         disk.make(IMAGE, 1)
     disk.delete(IMAGE)
+    disk.clear()
     assert disk.images() == NodeDisk("node1", tmp_path / "none").images() == []
