@@ -78,7 +78,7 @@ def is_promised(leases: Kubectl, node: str, pod: Object) -> None:
 
     def lists(lease: Object) -> bool:
         promise = guards.promise_of(lease)
-        return promise is not None and pod["metadata"]["uid"] in promise.pods
+        return promise is not None and not promise.withdrawn and pod["metadata"]["uid"] in promise.pods
 
     leases.api.until("lease", names.guardian_lease(node), lists, timeout=60, what="a promise for the pod")
 
