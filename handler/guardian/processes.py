@@ -56,18 +56,24 @@ def guests(proc: Path = PROC, user: int = layout.USER_ID) -> Iterator[Process]:
                     yield Process(int(directory.name), pod)
 
 
-def kill(process: Process, again: Callable[[int], bool]) -> None:
+Send = Callable[[int, int], object]
+"""Sends a signal to the process of a pidfd; raises OSError."""
+
+
+def kill(process: Process, again: Callable[[int], bool], send: Send = signal.pidfd_send_signal) -> None:
     """Send SIGKILL, unless the process id belongs to another process by now, which ``again`` tells."""
     with suppress(ProcessLookupError):
         descriptor = os.pidfd_open(process.pid)
         try:
             if again(process.pid):
-                signal.pidfd_send_signal(descriptor, signal.SIGKILL)
+                send(descriptor, signal.SIGKILL)
         finally:
             os.close(descriptor)
 
 
-def end(pods: Collection[str] | None, proc: Path = PROC, user: int = layout.USER_ID) -> tuple[Process, ...]:
+def end(
+    pods: Collection[str] | None, proc: Path = PROC, user: int = layout.USER_ID, send: Send = signal.pidfd_send_signal
+) -> tuple[Process, ...]:
     """Kill the guests of these pods (None: of all), and return those that ran."""
     found = tuple(each for each in guests(proc, user) if pods is None or each.pod_uid in pods)
 
@@ -81,7 +87,7 @@ def end(pods: Collection[str] | None, proc: Path = PROC, user: int = layout.USER
 
     for each in found:
         try:
-            kill(each, is_still)
+            kill(each, is_still, send)
         except OSError as error:  # AppArmor or SELinux may protect a process that is no guest
             logger.error("cannot end a process", extra={"pid": each.pid, "pod": each.pod_uid, "error": str(error)})  # noqa: TRY400 - per look
     return found

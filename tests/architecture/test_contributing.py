@@ -32,6 +32,7 @@ BROAD: Final = {
     "controller: recorder.Recorder.run": "one event",
     "handler: deleting.Deleter._delete": "one record of a plugin",
     "handler: incoming.Incoming._serve": "one connection of a migration's relays",
+    "handler: killer.Killer.run": "the loop of the thread that ends guests",
     "handler: links.Links._keep": "the loop of one launcher's link",
     "handler: prober.Prober._ask": "one guest's probe",
     "handler: running.Relays._carry": "one migration's relays",

@@ -69,8 +69,7 @@ def test_only_the_named_pods_end(tmp_path: Path) -> None:
                 each.kill()
 
 
-def test_a_protected_process_does_not_shield_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    send = signal.pidfd_send_signal
+def test_a_protected_process_does_not_shield_others(tmp_path: Path) -> None:
     with subprocess.Popen(["sleep", "60"]) as one, subprocess.Popen(["sleep", "60"]) as two:
         refused: list[int] = []
 
@@ -78,13 +77,12 @@ def test_a_protected_process_does_not_shield_others(tmp_path: Path, monkeypatch:
             if not refused:
                 refused.append(descriptor)
                 raise PermissionError(1, "AppArmor")
-            send(descriptor, number)
+            signal.pidfd_send_signal(descriptor, number)
 
-        monkeypatch.setattr(signal, "pidfd_send_signal", refuse_first)
         try:
             a_process(tmp_path, one.pid, f"0::/pod{UID}/a\n")
             a_process(tmp_path, two.pid, f"0::/pod{OTHER}/a\n")
-            found = processes.end(None, tmp_path)
+            found = processes.end(None, tmp_path, send=refuse_first)
             shielded, other = (one, two) if found[0].pid == one.pid else (two, one)
             assert other.wait(10) == -signal.SIGKILL
             assert shielded.poll() is None
