@@ -32,6 +32,8 @@ class Kind:
     spec: Object
     cost: str
     """Annotation with a deletion's cost."""
+    runs: Object
+    """The spec of replicas that get ready."""
 
     def manifest(self, replicas: int, name: str = "web", labels: dict[str, str] | None = None) -> Object:
         given = labels or WEB
@@ -39,8 +41,8 @@ class Kind:
         spec = {"replicas": replicas, "selector": {"matchLabels": given}, "template": template}
         return {"apiVersion": self.api_version, "kind": self.kind, "metadata": {"name": name}, "spec": spec}
 
-    def one(self, name: str, labels: dict[str, str]) -> Object:
-        return {**self.replica_kind, "metadata": {"name": name, "labels": labels}, "spec": self.spec}
+    def one(self, name: str, labels: dict[str, str], **spec: Any) -> Object:
+        return {**self.replica_kind, "metadata": {"name": name, "labels": labels}, "spec": {**self.spec, **spec}}
 
 
 _CONFINED: Final = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
@@ -58,6 +60,7 @@ KINDS: Final = (
         {"apiVersion": "v1", "kind": "Pod"},
         _POD,
         "controller.kubernetes.io/pod-deletion-cost",
+        _POD,
     ),
     Kind(
         "virtualmachinereplicasets",
@@ -67,6 +70,7 @@ KINDS: Final = (
         {"apiVersion": "kubevirt.io/v1alpha1", "kind": "VirtualMachine"},
         {**tiny_vm("", runStrategy="Halted")["spec"]},
         "kubevirt.io/deletion-cost",
+        tiny_vm("")["spec"],
     ),
 )
 
@@ -78,8 +82,8 @@ class Sets:
     def create(self, replicas: int, name: str = "web", labels: dict[str, str] | None = None) -> Object:
         return self._api.create(self.kind.manifest(replicas, name, labels))
 
-    def create_one(self, name: str, labels: dict[str, str] = WEB) -> Object:
-        return self._api.create(self.kind.one(name, labels))
+    def create_one(self, name: str, labels: dict[str, str] = WEB, **spec: Any) -> Object:
+        return self._api.create(self.kind.one(name, labels, **spec))
 
     def get(self, name: str = "web") -> Object:
         return self._api.get(self.kind.set, name)
@@ -222,6 +226,22 @@ def keeps_the_expensive(sets: Sets) -> Any:
     return [name_of(each) in left for each in found]
 
 
+def keeps_the_ready(sets: Sets) -> Any:
+    """Add a replica that no node takes to two ready ones; return which one the set deletes."""
+    ready = sets.kind.manifest(2)
+    ready["spec"]["template"]["spec"] = sets.kind.runs
+    sets.kubectl.api.create(ready)
+    sets.kubectl.api.until(
+        sets.kind.set, "web", lambda each: dig(each, "status", "readyReplicas") == 2, timeout=WAIT, what="two ready ones"
+    )
+    first = names(sets.settled(2))
+    sets.create_one("unready", nodeSelector={"no": "node"})
+    sets.until(lambda all_: "unready" not in names(all_), "the end of the unready one")
+    stayed = names(sets.settled(2)) == first
+    sets.clean()  # before the other kind's pods
+    return stayed
+
+
 def refuses_a_selector_of_other_labels(sets: Sets) -> Any:
     wrong = sets.kind.manifest(1)
     wrong["spec"]["template"]["metadata"]["labels"] = {"app": "db"}
@@ -269,6 +289,7 @@ RULES: Final = (
     goes_after_its_replicas,
     goes_before_its_replicas,
     keeps_the_expensive,
+    keeps_the_ready,
     refuses_a_selector_of_other_labels,
     is_scaled_by_an_autoscaler,
 )
