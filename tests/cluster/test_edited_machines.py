@@ -44,7 +44,9 @@ def test_an_edit_is_applied_by_a_restart_and_by_nothing_before(kubectl: Kubectl)
     vm = kubectl.api.ready("vm", VM, timeout=90)
     boot, count, pod = boot_of(kubectl), ticks(kubectl, VM)[-1], pod_of(kubectl, vm)
 
-    desired = with_disks(copy.deepcopy(manifest), {"name": "scratch", "type": "EmptyDisk", "source": {"size": "8Mi"}})
+    desired = with_disks(
+        copy.deepcopy(manifest), {"name": "scratch", "type": "EmptyDisk", "dedicatedIOThread": True, "source": {"size": "8Mi"}}
+    )
     desired["spec"]["domain"]["memory"]["guest"] = "192Mi"
     for _ in range(2):  # a GitOps tool applies repeatedly, and finds no difference
         kubectl.apply(desired)
