@@ -118,6 +118,7 @@ async def controller_page(stack: AsyncExitStack) -> Page:
     ]
     metrics.watch_machines(lambda: machines, "LiveMigrate")
     metrics.watch_migrations(migrations)
+    metrics.watch_nodes(lambda: ["node1"])
     metrics.watch_queue(Controller("virtualmachine", Idle()))
     metrics.loops.reconciled("virtualmachine", "success", 0.01)
     metrics.loops.reconciled("virtualmachine", "error", 0.01)
