@@ -105,7 +105,7 @@ ROWS: Final = (
     _row("cluster/test_firmware.py", 35, "launcher/domain", "launcher/main"),
     _row("cluster/test_first_boot.py", 50, "launcher/main", "launcher/domain"),
     _row("cluster/test_further_networks.py", 90, "handler/network", "controller/reconcilers/launcher_pods"),
-    _row("cluster/test_guardians.py", 200, "handler/guardian", "controller/sealing"),
+    _row("cluster/test_guardians.py", 150, "handler/guardian", "controller/sealing"),
     _row("cluster/test_guest_agent.py", 50, "launcher/main", "handler/reconcilers"),
     _row("cluster/test_helm4.py", 60, "controller/reconcilers/virtual_machines", "apiserver/registry/virt"),
     _row("cluster/test_host_devices.py", 25, "handler/devices", "controller/reconcilers/launcher_pods"),
