@@ -164,6 +164,17 @@ def test_disks_with_overlays_come_move_and_are_blank_again(kubectl: Kubectl, tes
         assert "of-the-guest" not in guest.run("head -c 12 /dev/vdb")
 
 
+def reads_it_elsewhere_and_lets_go(kubectl: Kubectl, node: str) -> None:
+    """Migrate the guest away from ``node``, read there what it wrote to /dev/vdb, and detach that disk."""
+    made = kubectl.api.create(migration(VM, node=other_node(kubectl, node)))
+    assert final_phase(kubectl, made["metadata"]["name"]) == "Succeeded"
+    with console(kubectl, VM) as guest:
+        assert "of-the-guest" in guest.run("head -c 12 /dev/vdb")
+        edit(kubectl, ROOT)
+        until_disks(kubectl, "scratch")
+        assert not has_disk(guest)
+
+
 def test_block_claim_is_attached_and_detached_here_and_there(kubectl: Kubectl, testguest: None, tmp_path: Path) -> None:
     del testguest
     with test_claims.device(kubectl, tmp_path) as claim:
@@ -185,13 +196,7 @@ def test_block_claim_is_attached_and_detached_here_and_there(kubectl: Kubectl, t
             until_disks(kubectl, "scratch", "data")
             sees_disk(guest)
 
-        made = kubectl.api.create(migration(VM, node=other_node(kubectl, node)))
-        assert final_phase(kubectl, made["metadata"]["name"]) == "Succeeded"
-        with console(kubectl, VM) as guest:
-            assert "of-the-guest" in guest.run("head -c 12 /dev/vdb")
-            edit(kubectl, ROOT)
-            until_disks(kubectl, "scratch")
-            assert not has_disk(guest)
+        reads_it_elsewhere_and_lets_go(kubectl, node)
         assert (tmp_path / "device.img").read_bytes().startswith(b"of-the-guest")
         kubectl.api.delete("vm", VM, timeout=120)
 
@@ -230,13 +235,7 @@ def test_import_fills_a_claim_before_the_guest_gets_it(kubectl: Kubectl, system:
         kubectl.api.events("ImportFailed", of=VM, timeout=10)
         kubectl.api.events("ImportSucceeded", of=VM, timeout=10)
 
-    made = kubectl.api.create(migration(VM, node=other_node(kubectl, node)))
-    assert final_phase(kubectl, made["metadata"]["name"]) == "Succeeded"
-    with console(kubectl, VM) as guest:
-        assert "of-the-guest" in guest.run("head -c 12 /dev/vdb")
-        edit(kubectl, ROOT)
-        until_disks(kubectl, "scratch")
-        assert not has_disk(guest)
+    reads_it_elsewhere_and_lets_go(kubectl, node)
     kubectl("delete", "pod/images", "service/images", "--wait=true")
 
 

@@ -170,7 +170,7 @@ class Caller:
 def tls(authority: str) -> ssl.SSLContext:
     """Return a context that verifies as Go: SANs only, and each certificate in ``authority`` (PEM; empty: the system's) is a trust anchor.
 
-    Raises ValueError if ``authority`` has no certificate.
+    Raises ValueError for an ``authority`` without a certificate.
     """
     try:
         context = contexts.trusting(pem=authority)

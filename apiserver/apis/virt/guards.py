@@ -78,7 +78,7 @@ class Promise:
     """The content of a guardian's Lease."""
 
     serial: str = ""
-    """Of this write: the guardian recognizes one of which it got no answer."""
+    """Identifies this write, so that the guardian recognizes it in a later read after no answer."""
     boot: str = ""
     """The node's boot ID."""
     pods: tuple[str, ...] = ()
@@ -88,7 +88,7 @@ class Promise:
     beats: Mapping[str, str] = field(default_factory=dict)
     """virt-controller's beats, read before this renewal was sent."""
     address: str = ""
-    """Where other guardians ask for attestations: HOST:PORT."""
+    """The address (HOST:PORT) that other guardians ask for attestations."""
     certificate: str = ""
     """The guardian's own certificate (PEM), which it uses only for attestations."""
     withdrawn: bool = False
@@ -96,7 +96,7 @@ class Promise:
 
 
 def majority(found: Collection[str], voters: Collection[str]) -> bool:
-    """Return whether ``found`` has more than half of the voters, of whom there must be at least three."""
+    """Return whether ``found`` has more than half of the voters; False for fewer than three voters."""
     of = frozenset(voters)
     return len(of) >= MIN_VOTERS and 2 * len(of & frozenset(found)) > len(of)
 
@@ -113,7 +113,7 @@ def is_sealed(lease: Object) -> bool:
 
 
 def promise_of(lease: Object) -> Promise | None:
-    """Return a Lease's promise; None if it has no valid one. The guardian of a compromised node may write anything."""
+    """Return a Lease's promise, or None without a valid one. A compromised node may have written anything there."""
     text = annotations_of(lease).get(PROMISE_ANNOTATION)
     if not isinstance(text, str) or len(text) > MAX_PROMISE:
         return None

@@ -179,7 +179,7 @@ def copies_writes(disk: Mapping[str, Any]) -> bool:
 
 
 def endpoints(disk: Mapping[str, Any]) -> tuple[tuple[str, int], ...]:
-    """Return (host, port) of each server of a network disk, any of which has the disk; empty for other or invalid disks."""
+    """Return (host, port) of each server of a network disk; empty for other or invalid disks. One server is enough to reach the disk."""
     kind = kind_of(disk)
     return () if kind is None else kind.endpoints(disk.get("source") or {})
 

@@ -25,7 +25,7 @@ ROLLING_UPDATE: Final = "RollingUpdate"
 ON_DELETE: Final = "OnDelete"
 DEFAULT_LIMIT: Final = 10
 MAX_BYTES: Final = 128 << 10
-"""Of the older templates, because etcd limits an object to 1.5 MiB."""
+"""Limit for the older templates together; etcd limits an object to 1.5 MiB."""
 _DIGITS: Final = 10
 
 

@@ -10,7 +10,7 @@ import struct
 from typing import Final
 
 DIRECTORY: Final = "/run/kubevirt-guardian"
-"""Of the node; below it, a directory with the node's name."""
+"""A directory of the node. In it, a directory with the node's name has the file."""
 FILE: Final = "deadline"
 HOLDERS: Final = "holders"
 """virt-handler's file beside it: uids of pods with a virt-launcher that confirmed the descriptor, a line each."""

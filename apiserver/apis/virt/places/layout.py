@@ -86,7 +86,7 @@ DISKS_DIRECTORY: Final = "/var/lib/kubevirt/disks"
 """Filesystem claims, with ``disk.img``: ``<here>/<disk name>``. The root is read-only, so virt-handler mounts a running guest's in an
 ``emptyDir``."""
 OVERLAY: Final = "overlay.qcow2"
-"""A hot-plugged disk's overlay: ``DISKS_DIRECTORY/<disk name>.overlay/<here>``. Names of disks have no dots."""
+"""A hot-plugged disk's overlay: ``DISKS_DIRECTORY/<disk name>.overlay/<here>``. A disk's name has no dots."""
 DEVICES_DIRECTORY: Final = "/dev/kubevirt-disks"
 """Block claims: ``<here>/<disk name>``. The read-only root forbids changing a device's owner."""
 DISK_IMAGE: Final = "disk.img"

@@ -116,7 +116,7 @@ def attachment_pod_name(vm_name: str, pod_uid: str, disk: str, claim: str) -> st
 
 
 def is_attachment_pod(name: str, vm_name: str) -> bool:
-    """Return whether a pod of the machine ``vm_name`` is, by its name, an attachment pod: it mounts a disk, and has no guest."""
+    """Return whether this name is that of an attachment pod of the machine ``vm_name``. Such a pod mounts a disk, and has no guest."""
     return name.startswith(_attachments(vm_name)) and len(name) == len(_attachments(vm_name)) + _SUFFIX_LENGTH
 
 

@@ -85,7 +85,7 @@ class GuestInfoUnavailable(Model):
 
 
 class VirtualMachineGuestInfo(Kind):
-    """What the QEMU guest agent reports at the read's time. It may be false."""
+    """The QEMU guest agent's report at the time of the read. A guest can report anything."""
 
     time: Time | None = Field(None, description="Time at which the guest said it.")
     agent: GuestInfoAgent | None = Field(None, description="The agent that reported this.")

@@ -90,7 +90,7 @@ class VirtualMachineReplicaSetSpec(Model):
         json_schema_extra=ATOMIC,
     )
     persistent_volume_claim_retention_policy: ClaimRetentionPolicy | None = Field(
-        None, description="What happens to the claims that the set created. Requires ordinals."
+        None, description="When to delete the claims that the set created. Requires ordinals."
     )
     update_strategy: UpdateStrategy | None = Field(
         None, description="What an edit of the template does to existing machines. Requires ordinals; without, as type OnDelete."
