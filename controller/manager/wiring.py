@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
-from apiserver.apis.virt.places import names
+from apiserver.apis.virt.places import deadlines, names
 from apiserver.apis.virt.places.resources import MIGRATIONS, WATCH_IDLE_SECONDS
 from apiserver.client.delegated import Access
 from apiserver.client.informer import Informer
@@ -189,7 +189,7 @@ def _sealing(environment: Environment) -> Sealing:
     client, clock = environment.client, environment.clock
     recorder = Recorder(client, USER_AGENT, clock)
     identity = identity_of(environment.options.identity)
-    return Sealing(client, recorder, clock, _lease_namespace(environment), identity, lambda: time.clock_gettime(time.CLOCK_BOOTTIME))
+    return Sealing(client, recorder, clock, _lease_namespace(environment), identity, deadlines.elapsed)
 
 
 async def _elected(environment: Environment, lead: Callable[[], Awaitable[None]]) -> None:

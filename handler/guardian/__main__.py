@@ -8,10 +8,10 @@ import logging
 import signal
 import sys
 import threading
-import time
 from pathlib import Path
 
 from apiserver import logs
+from apiserver.apis.virt.places import deadlines
 from apiserver.client.config import Config, ConfigError
 from apiserver.client.rest import Client
 from controller.runtime.clock import SystemClock
@@ -26,15 +26,10 @@ logger = logging.getLogger("guardian")
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
-def elapsed() -> float:
-    """Return the seconds since the boot, with those of suspension."""
-    return time.clock_gettime(time.CLOCK_BOOTTIME)
-
-
 async def run(given: options.Options, config: Config, boot: str) -> None:
     """Run the guardian until SIGTERM or SIGINT; then it takes its promise back if the API server answers."""
     identity = await keys.self_signed(attesting.SERVER_NAME)
-    killer = Killer(elapsed, lambda pods: processes.end(pods, given.proc) if given.has_guests else ())
+    killer = Killer(deadlines.elapsed, lambda pods: processes.end(pods, given.proc) if given.has_guests else ())
     with contextlib.closing(DeadlineFile(given.directory / given.name, boot)) as deadline:
         address = f"{given.pod_ip}:{given.port}"
         settings = Settings(given.name, given.namespace, given.voters, boot, address, identity.certificate.decode())
@@ -45,7 +40,7 @@ async def run(given: options.Options, config: Config, boot: str) -> None:
             def pods() -> set[str]:
                 return {each.pod_uid for each in processes.guests(given.proc)} & deadline.holders() if given.has_guests else set()
 
-            guardian = Guardian(client, settings, killer, deadline, pods, SystemClock(), elapsed)
+            guardian = Guardian(client, settings, killer, deadline, pods, SystemClock(), deadlines.elapsed)
             thread = threading.Thread(target=killer.run, name="killer", daemon=True)
             thread.start()
             try:

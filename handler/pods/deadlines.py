@@ -9,7 +9,6 @@ import asyncio
 import logging
 import os
 import socket
-import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
@@ -17,17 +16,13 @@ from typing import Final
 
 from apiserver.apis.meta import descriptors
 from apiserver.apis.virt.places import deadlines, layout
+from apiserver.apis.virt.places.deadlines import elapsed
 from handler.pods import places
 
 logger = logging.getLogger(__name__)
 
 LOOK_SECONDS: Final = 2.0
 CONFIRM_SECONDS: Final = 2.0
-
-
-def elapsed() -> float:
-    """Return the seconds since the boot, with those of suspension."""
-    return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 class Deadlines:

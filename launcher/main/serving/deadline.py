@@ -9,13 +9,13 @@ import os
 import socket
 import struct
 import threading
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Final, NoReturn
 
 from apiserver.apis.virt.places import deadlines
+from apiserver.apis.virt.places.deadlines import elapsed
 from launcher.main.programs import qemu_log
 from launcher.main.serving import wire
 
@@ -26,11 +26,6 @@ LOOKS: Final = 2
 """A read during a write could return a wrong time."""
 EXPIRED: Final = "the node is cut off from kube-apiserver, and the promise of its guardian is over"
 _UCRED: Final = struct.Struct("iII")
-
-
-def elapsed() -> float:
-    """Return the seconds since the node's boot, with those of suspension."""
-    return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 def end_pod() -> NoReturn:
@@ -64,7 +59,8 @@ class Deadline:
                 with suppress(OSError), listener.accept()[0] as link:  # also after LOOK_SECONDS
                     link.settimeout(LOOK_SECONDS)
                     self.receive(link)
-                self.look()
+                with suppress(OSError):  # the next look may succeed, and without this thread only the guardian ends the pod
+                    self.look()
 
     def stop(self) -> None:
         """End :meth:`run`."""

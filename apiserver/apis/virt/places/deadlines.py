@@ -7,6 +7,7 @@ after the deadline even if the guardian does not run.
 from __future__ import annotations
 
 import struct
+import time
 from typing import Final
 
 DIRECTORY: Final = "/run/kubevirt-guardian"
@@ -20,6 +21,11 @@ CONFIRMED: Final = b"k"
 _FORM: Final = struct.Struct("<q36s")
 SIZE: Final = _FORM.size
 NONE: Final = 0
+
+
+def elapsed() -> float:
+    """Return the seconds since the boot, with those of suspension."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 def encode(until: float | None, boot: str) -> bytes:
