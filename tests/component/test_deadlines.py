@@ -14,6 +14,7 @@ import pytest
 
 from apiserver.apis.virt.places import deadlines, layout
 from handler.guardian.deadline_file import DeadlineFile
+from handler.pods import places
 from handler.pods.deadlines import Deadlines
 from launcher.main.serving.deadline import Deadline
 
@@ -43,10 +44,13 @@ class Pod:
         threading.Thread(target=self.launcher.run, name="deadline").start()
         started.append(self.launcher)
 
-    def passes(self, handler: Deadlines) -> None:
-        """Pass the file, once the socket is there."""
+    def until_it_listens(self) -> None:
         while not (Path(f"/proc/self/fd/{self.directory}") / layout.DEADLINE_SOCKET).exists():
             time.sleep(0.01)
+
+    def passes(self, handler: Deadlines) -> None:
+        """Pass the file, once the socket is there."""
+        self.until_it_listens()
         asyncio.run(handler.look())
         asyncio.run(handler.look())
 
@@ -73,6 +77,25 @@ def test_a_launcher_ends_after_the_deadline_without_a_guardian(tmp_path: Path, p
     assert not pod.ended.wait(1)
     file.write(400.0)
     file.close()
+    assert pod.ended.wait(30)
+
+
+def test_a_read_that_fails_does_not_stop_the_second_killer(tmp_path: Path, pods: list[Deadline]) -> None:
+    pod, path = Pod(tmp_path, os.getuid(), pods), tmp_path / "node1"
+    unreadable = path / deadlines.FILE
+    unreadable.mkdir(parents=True)
+    handler = Deadlines(unreadable, pod.kubelet, lambda: [UID], lambda: 0.0)
+    directory_itself = os.open(unreadable, os.O_RDONLY)
+    with places.run_directory(UID, pod.kubelet) as directory:
+        pod.until_it_listens()
+        with places.connect(directory, layout.DEADLINE_SOCKET) as link:
+            socket.send_fds(link, [b"d"], [directory_itself])
+            link.settimeout(30)
+            assert link.recv(1) == deadlines.CONFIRMED
+    assert not pod.ended.wait(1)
+    unreadable.rmdir()
+    DeadlineFile(path, "boot").write(pod.now - 50)
+    pod.passes(handler)
     assert pod.ended.wait(30)
 
 

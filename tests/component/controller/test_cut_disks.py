@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections.abc import Mapping
 from copy import deepcopy
@@ -16,7 +15,7 @@ from apiserver.apis.virt.lifecycle import phases
 from apiserver.apis.virt.spec import hot_plug, running
 from controller.reconcilers.pods import pod_state
 from tests.component.controller import test_cut_verbs as verbs
-from tests.component.controller.test_controller import CLAIMS, PODS, VMS, Cluster, a_vm, working
+from tests.component.controller.test_controller import CLAIMS, PODS, VMS, Cluster, a_vm
 
 CLAIM: Final = {"name": "data", "type": "PersistentVolumeClaim", "source": {"name": "data"}}
 IMPORTED: Final = {**CLAIM, "source": {"name": "data", "import": {"http": {"url": "http://images/x", "secretRef": {"name": "login"}}}}}
@@ -116,26 +115,10 @@ async def played(name: str, at: int | None, *, is_lost: bool = False) -> tuple[s
     """Play a change, and kill virt-controller at this write; return the end and the pods, None if there are fewer writes."""
     api, (before, after) = verbs.CutAPI(), CASES[name]
     cluster = Cluster(api)
-    rest, done = Rest(cluster, api), partial(is_done, cluster, after)
-    async with asyncio.TaskGroup() as tasks:
-        playing = tasks.create_task(rest.play())
-        async with working(api, "--no-leader-elect"):
-            await begin(cluster, before)
-            api.at, api.is_lost = at, is_lost
-            await edit(cluster, after)
-            await cluster.until(lambda: api.killed.is_set() or done(), name)
-            if not api.killed.is_set():
-                await verbs.quiet(cluster)
-        if api.killed.is_set():
-            api.begin_again()
-            async with working(api, "--no-leader-elect"):
-                await cluster.until(api.is_watched, "the next virt-controller")
-                await cluster.until(done, name)
-                await verbs.quiet(cluster)
-        elif at is not None:
-            playing.cancel()
-            return None
-        playing.cancel()
+    rest = Rest(cluster, api)
+    cut = verbs.Cut(cluster, api, rest, partial(begin, cluster, before), partial(edit, cluster, after), partial(is_done, cluster, after))
+    if not await cut.play(at, is_lost=is_lost):
+        return None
     state, pods = (SUFFIX.sub("-volume", each) for each in (rest.state(), " ".join(api.pods.values())))
     return state, pods
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -257,27 +257,44 @@ async def played(name: str, at: int | None, *, is_lost: bool = False) -> tuple[s
     api, case = CutAPI(), CASES[name]
     cluster = Cluster(api)
     rest = Rest(cluster, api)
-    done = partial(case.is_done, cluster)
-    async with asyncio.TaskGroup() as tasks:
-        playing = tasks.create_task(rest.play())
-        async with working(api, "--no-leader-elect"):
-            await begin(cluster, rest, case)
-            api.at, api.is_lost = at, is_lost
-            await call(cluster, case.verb, case.body if case.verb == "cancelmigration" else {"id": ID, **case.body})
-            await cluster.until(lambda: api.killed.is_set() or done(), name)
-            if not api.killed.is_set():
-                await quiet(cluster)
-        if api.killed.is_set():
-            api.begin_again()
-            async with working(api, "--no-leader-elect"):
-                await cluster.until(api.is_watched, "the next virt-controller")
-                await cluster.until(done, name)
-                await quiet(cluster)
-        elif at is not None:
+
+    async def apply() -> None:
+        await call(cluster, case.verb, case.body if case.verb == "cancelmigration" else {"id": ID, **case.body})
+
+    cut = Cut(cluster, api, rest, partial(begin, cluster, rest, case), apply, partial(case.is_done, cluster))
+    return (rest.state(), [*api.pods.values()]) if await cut.play(at, is_lost=is_lost) else None
+
+
+@dataclass(frozen=True)
+class Cut:
+    """A change that virt-controller carries out, and its kill at one write."""
+
+    cluster: Cluster
+    api: CutAPI
+    rest: Rest
+    begin: Callable[[], Awaitable[None]]
+    change: Callable[[], Awaitable[None]]
+    is_done: Callable[[], bool]
+
+    async def play(self, at: int | None, *, is_lost: bool) -> bool:
+        """Kill virt-controller at this write (None: at no write), and let the next one finish. Return False if there are fewer writes."""
+        async with asyncio.TaskGroup() as tasks:
+            playing = tasks.create_task(self.rest.play())
+            async with working(self.api, "--no-leader-elect"):
+                await self.begin()
+                self.api.at, self.api.is_lost = at, is_lost
+                await self.change()
+                await self.cluster.until(lambda: self.api.killed.is_set() or self.is_done(), "the end, or the kill")
+                if not self.api.killed.is_set():
+                    await quiet(self.cluster)
+            if was_killed := self.api.killed.is_set():
+                self.api.begin_again()
+                async with working(self.api, "--no-leader-elect"):
+                    await self.cluster.until(self.api.is_watched, "the next virt-controller")
+                    await self.cluster.until(self.is_done, "the end")
+                    await quiet(self.cluster)
             playing.cancel()
-            return None
-        playing.cancel()
-    return rest.state(), [*api.pods.values()]
+        return was_killed or at is None
 
 
 @pytest.mark.sample(4, "cuts of virt-controller")
