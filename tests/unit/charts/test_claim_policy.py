@@ -6,12 +6,12 @@ import pytest
 
 from apiserver.apis.core.resources import PERSISTENT_VOLUME_CLAIMS
 from apiserver.apis.meta.errors import StatusError
-from apiserver.apis.meta.objects import Object, name_of
+from apiserver.apis.meta.objects import Object
 from apiserver.apis.meta.users import User
 from controller.reconcilers.replica_sets import claims
 from tests.fakes.admission import asking
 from tests.unit.apiserver.admission.policy.test_policies import World
-from tests.unit.charts import forbidden_pods
+from tests.unit.charts import forbidden_pods, policies
 from tests.unit.charts.forbidden_pods import ACCOUNT
 from tests.unit.controller.reconcilers.replica_sets.test_claims import a_claim, a_pool
 
@@ -25,11 +25,7 @@ OTHER_SET: Final = {"apiVersion": "kubevirt.io/v1alpha1", "kind": "VirtualMachin
 
 @pytest.fixture(scope="module")
 def world() -> World:
-    made = World("validating")
-    for each in forbidden_pods.of_the_chart("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"):
-        if name_of(each) == POLICY:
-            (made.source._policy_changed if each["kind"] == "ValidatingAdmissionPolicy" else made.source._binding_changed)(None, each)
-    return made
+    return policies.world(forbidden_pods.of_the_chart("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"), POLICY)
 
 
 def changed(claim: Object, **metadata: Any) -> Object:

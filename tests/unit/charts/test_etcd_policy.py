@@ -8,12 +8,11 @@ from typing import Any, Final
 import pytest
 
 from apiserver.apis.meta.errors import StatusError
-from apiserver.apis.meta.objects import name_of
 from apiserver.apis.meta.users import User
 from apiserver.registry.generic.admission import Attributes
 from controller.reconcilers.certificates.consumers import ETCD_BUNDLE_ANNOTATION, STATEFUL_SETS
 from tests.unit.apiserver.admission.policy.test_policies import World
-from tests.unit.charts import forbidden_pods
+from tests.unit.charts import forbidden_pods, policies
 from tests.unit.charts.forbidden_pods import ACCOUNT
 
 POLICY: Final = "virt-controller-etcd.kubevirt.io"
@@ -72,12 +71,7 @@ def noted(found: StatefulSet) -> StatefulSet:
 
 @pytest.fixture(scope="module")
 def world() -> World:
-    made = World("validating")
-    for each in forbidden_pods.of_the_chart("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"):
-        if name_of(each) == POLICY:
-            change = made.source._policy_changed if each["kind"] == "ValidatingAdmissionPolicy" else made.source._binding_changed
-            change(None, each)
-    return made
+    return policies.world(forbidden_pods.of_the_chart("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"), POLICY)
 
 
 async def refusal(world: World, old: StatefulSet | None, new: StatefulSet | None, *, user: str = ACCOUNT, **more: Any) -> str:

@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from apiserver.apis.meta.errors import StatusError
-from apiserver.apis.meta.objects import Object, name_of
+from apiserver.apis.meta.objects import Object
 from apiserver.apis.meta.users import User
 from apiserver.apis.virt.lifecycle import evictions
 from apiserver.apis.virt.places import names
@@ -14,7 +14,7 @@ from apiserver.apis.virt.places.resources import MIGRATIONS
 from controller.evictions.eviction_plan import Limits
 from tests.fakes.admission import asking
 from tests.unit.apiserver.admission.policy.test_policies import World
-from tests.unit.charts import forbidden_pods
+from tests.unit.charts import forbidden_pods, policies
 from tests.unit.charts.forbidden_pods import ACCOUNT
 from tests.unit.controller.reconcilers.builders import a_migration
 
@@ -28,11 +28,7 @@ MARKS: Final = (LABEL, DRAIN, ANNOTATION, UPDATE)
 
 @pytest.fixture(scope="module")
 def world() -> World:
-    made = World("validating")
-    for each in forbidden_pods.of_the_chart("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"):
-        if name_of(each) == POLICY:
-            (made.source._policy_changed if each["kind"] == "ValidatingAdmissionPolicy" else made.source._binding_changed)(None, each)
-    return made
+    return policies.world(forbidden_pods.of_the_chart("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"), POLICY)
 
 
 def marked(*marks: tuple[str, str, str]) -> Object:

@@ -16,6 +16,7 @@ from controller.manager.loops import FENCING, SOURCES
 from controller.reconcilers.settings import FenceAgent
 from tests.fakes.admission import asking
 from tests.unit.apiserver.admission.policy.test_policies import World
+from tests.unit.charts import policies
 from tests.unit.charts.test_kubevirt import CHART, NODE, helm, objects, one
 
 POLICY: Final = "virt-controller-nodes.kubevirt.io"
@@ -41,12 +42,7 @@ FENCED: Final = fencing.fenced(node(), "virt-controller with redfish.py", NOW, "
 
 @pytest.fixture(scope="module")
 def world() -> World:
-    made = World("validating")
-    for each in objects(*SETTINGS):
-        if each["metadata"]["name"] == POLICY:
-            change = made.source._policy_changed if each["kind"] == "ValidatingAdmissionPolicy" else made.source._binding_changed
-            change(None, each)
-    return made
+    return policies.world(objects(*SETTINGS), POLICY)
 
 
 async def refusal(world: World, new: Node | None, old: Node, *, user: str = CONTROLLER, subresource: str = "") -> str:

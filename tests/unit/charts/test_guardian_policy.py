@@ -16,6 +16,7 @@ from controller.manager import options as controller_options
 from handler.guardian import options
 from tests.fakes.admission import asking
 from tests.unit.apiserver.admission.policy.test_policies import World
+from tests.unit.charts import policies
 from tests.unit.charts.test_kubevirt import CHART, NODE, helm, objects, one
 
 SETTINGS: Final = (NODE, "guardian.enabled=true", "guardian.voters={node1,node2,node3}")
@@ -29,12 +30,7 @@ Lease = dict[str, Any]
 
 @pytest.fixture(scope="module")
 def world() -> World:
-    made = World("validating")
-    for each in objects(*SETTINGS):
-        if each["metadata"]["name"] in POLICIES:
-            change = made.source._policy_changed if each["kind"] == "ValidatingAdmissionPolicy" else made.source._binding_changed
-            change(None, each)
-    return made
+    return policies.world(objects(*SETTINGS), *POLICIES)
 
 
 def a_lease(node: str = "node1") -> Lease:

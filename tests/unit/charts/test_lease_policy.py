@@ -13,6 +13,7 @@ from handler.devices.acceleration import Verdict
 from tests.fakes import chart
 from tests.fakes.admission import asking
 from tests.unit.apiserver.admission.policy.test_policies import World
+from tests.unit.charts import policies
 
 HANDLER = "system:serviceaccount:kubevirt:virt-handler"
 CLAIM = "authentication.kubernetes.io/node-name"
@@ -21,12 +22,7 @@ NAMESPACE = names.node_lease_namespace("kubevirt")
 
 @pytest.fixture
 def world() -> World:
-    made = World("validating")
-    for each in chart.objects():
-        if each["metadata"]["name"] == f"{NAMESPACE}.kubevirt.io":
-            change = made.source._policy_changed if each["kind"] == "ValidatingAdmissionPolicy" else made.source._binding_changed
-            change(None, each)
-    return made
+    return policies.world(chart.objects(), f"{NAMESPACE}.kubevirt.io")
 
 
 def a_lease(node: str = "node1", **spec: Any) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from apiserver.apis.virt.lifecycle import phases
 from apiserver.apis.virt.places.resources import MIGRATIONS, VIRTUAL_MACHINES
 from tests.fakes.admission import asking
 from tests.unit.apiserver.admission.policy.test_policies import World
-from tests.unit.charts import forbidden_pods
+from tests.unit.charts import forbidden_pods, policies
 from tests.unit.charts.forbidden_pods import ACCOUNT
 from tests.unit.controller.reconcilers.builders import a_migration
 
@@ -44,11 +44,7 @@ FORBIDDEN: Final = MappingProxyType[str, Change](
 
 @pytest.fixture(scope="module")
 def world() -> World:
-    made = World("validating")
-    for each in forbidden_pods.of_the_chart("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"):
-        if name_of(each) == POLICY:
-            (made.source._policy_changed if each["kind"] == "ValidatingAdmissionPolicy" else made.source._binding_changed)(None, each)
-    return made
+    return policies.world(forbidden_pods.of_the_chart("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"), POLICY)
 
 
 async def refusals(world: World, change: Change, *, user: str = ACCOUNT, operation: Any = "UPDATE", subresource: str = "") -> set[str]:

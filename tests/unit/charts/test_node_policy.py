@@ -14,6 +14,7 @@ from handler import options
 from tests.fakes import chart
 from tests.fakes.admission import asking
 from tests.unit.apiserver.admission.policy.test_policies import World
+from tests.unit.charts import policies
 
 POLICY = "virt-handler-nodes.kubevirt.io"
 DEFAULT = options.parse(["--node-name=n", "--pod-ip=::1"], {}).capabilities
@@ -34,13 +35,7 @@ NODE: Node = {
 
 @pytest.fixture
 def world() -> World:
-    made = World("validating")
-    found = [each for each in chart.objects() if each["metadata"]["name"] == POLICY]
-    assert len(found) == 2
-    for each in found:
-        change = made.source._policy_changed if each["kind"] == "ValidatingAdmissionPolicy" else made.source._binding_changed
-        change(None, each)
-    return made
+    return policies.world(chart.objects(), POLICY)
 
 
 async def refusal(

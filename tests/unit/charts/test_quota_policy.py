@@ -15,6 +15,7 @@ from apiserver.apis.virt.places.resources import VIRTUAL_MACHINES
 from tests.fakes import chart
 from tests.fakes.admission import asking
 from tests.unit.apiserver.admission.policy.test_policies import World
+from tests.unit.charts import policies
 
 VIRT_API: Final = "system:serviceaccount:kubevirt:virt-api"
 POLICY: Final = "virt-api-quotas.kubevirt.io"
@@ -41,12 +42,7 @@ REFUSED: Final[dict[str, tuple[dict[str, Any], str]]] = {
 
 @pytest.fixture
 def world() -> World:
-    made = World("validating")
-    for each in chart.objects():
-        if each["metadata"]["name"] == POLICY:
-            change = made.source._policy_changed if each["kind"] == "ValidatingAdmissionPolicy" else made.source._binding_changed
-            change(None, each)
-    return made
+    return policies.world(chart.objects(), POLICY)
 
 
 def changed(**status: Any) -> dict[str, Any]:
