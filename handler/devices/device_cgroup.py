@@ -5,25 +5,16 @@ See the kernel's ``Documentation/admin-guide/cgroup-v1/devices.rst``. With versi
 
 from __future__ import annotations
 
-import contextlib
-import ctypes
 import errno
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
 from apiserver.apis.meta import descriptors
 from handler.devices.ownership import NotTheDevice
+from handler.pods import detached
 from handler.pods.process import Launcher
 
-_libc: Final = ctypes.CDLL(None, use_errno=True)
-_SYS_FSOPEN: Final = 430
-_SYS_FSCONFIG: Final = 431
-_SYS_FSMOUNT: Final = 432
-_CLOSE_ON_EXEC: Final = 1
-_SET_FLAG: Final = 0
-_CREATE: Final = 6
 _CONTROLLER: Final = "devices"
 
 
@@ -53,25 +44,9 @@ def _text(number: int) -> str:
 
 
 def _write(path: str, name: str, rule: str) -> None:
+    # a container sees only its own part of the hierarchy at /sys/fs/cgroup
     with (
-        _hierarchy() as top,
+        detached.mount(b"cgroup", _CONTROLLER.encode()) as top,
         descriptors.closing(os.open(f"{path.strip('/')}/{name}".lstrip("/"), os.O_WRONLY | os.O_CLOEXEC, dir_fd=top)) as file,
     ):
         os.write(file, rule.encode())
-
-
-@contextlib.contextmanager
-def _hierarchy() -> Iterator[int]:
-    """Yield a descriptor of the whole hierarchy, mounted nowhere: a container sees only its own part at /sys/fs/cgroup."""
-    with descriptors.closing(_call(_SYS_FSOPEN, b"cgroup", _CLOSE_ON_EXEC)) as context:
-        _call(_SYS_FSCONFIG, context, _SET_FLAG, _CONTROLLER.encode(), None, 0)
-        _call(_SYS_FSCONFIG, context, _CREATE, None, None, 0)
-        with descriptors.closing(_call(_SYS_FSMOUNT, context, _CLOSE_ON_EXEC, 0)) as top:
-            yield top
-
-
-def _call(number: int, *arguments: int | bytes | None) -> int:
-    result = int(_libc.syscall(number, *arguments))
-    if result < 0:
-        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), "the hierarchy of device cgroups")
-    return result

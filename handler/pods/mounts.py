@@ -7,12 +7,14 @@ following links.
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 import threading
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from apiserver.apis.meta import descriptors
+from handler.pods import detached
 
 _libc: Final = ctypes.CDLL(None, use_errno=True)
 _CLONE_FS: Final = 0x200
@@ -23,13 +25,6 @@ _OPEN_TREE_CLONE: Final = 1
 _SYS_MOVE_MOUNT: Final = 429
 _MOVE_MOUNT_EMPTY_PATHS: Final = 0x4 | 0x40
 """MOVE_MOUNT_F_EMPTY_PATH, MOVE_MOUNT_T_EMPTY_PATH: both ends are descriptors."""
-_SYS_FSOPEN: Final = 430
-_CLOEXEC: Final = 1
-"""FSOPEN_CLOEXEC, FSMOUNT_CLOEXEC."""
-_SYS_FSCONFIG: Final = 431
-_SET_STRING: Final = 1
-_CREATE: Final = 6
-_SYS_FSMOUNT: Final = 432
 _SYS_MOUNT_SETATTR: Final = 442
 _RDONLY: Final = 1
 _NOSUID_NODEV_NOEXEC: Final = 2 | 4 | 8
@@ -74,8 +69,11 @@ def _in_thread(calls: Callable[[], bool], doing: str) -> None:
 
     def run() -> None:
         # the thread gets its own root and working directory
-        if _libc.unshare(_CLONE_FS) < 0 or not calls():
-            failed.append(ctypes.get_errno())
+        try:
+            if _libc.unshare(_CLONE_FS) < 0 or not calls():
+                failed.append(ctypes.get_errno())
+        except OSError as error:
+            failed.append(error.errno or errno.EIO)
 
     thread = threading.Thread(target=run)
     thread.start()
@@ -99,19 +97,8 @@ def _move(source: Place, target: Place, attributes: _Attributes) -> bool:
 
 
 def _mount(device: bytes, target: Place) -> bool:
-    """Mount ``device`` over ``target``; return whether all calls succeeded, else errno has the error."""
-    system = _libc.syscall(_SYS_FSOPEN, b"ext4", _CLOEXEC)
-    if system < 0:
-        return False
-    with descriptors.closing(system):
-        if _libc.syscall(_SYS_FSCONFIG, system, _SET_STRING, b"source", device, 0) < 0:
-            return False
-        if _libc.syscall(_SYS_FSCONFIG, system, _CREATE, None, None, 0) < 0:
-            return False
-        tree = _libc.syscall(_SYS_FSMOUNT, system, _CLOEXEC, _NOSUID_NODEV_NOEXEC)
-        if tree < 0:
-            return False
-    with descriptors.closing(tree):
+    """Mount ``device`` over ``target``; return whether the last calls succeeded, else errno has the error. Raises OSError."""
+    with detached.mount(b"ext4", b"source", device, attributes=_NOSUID_NODEV_NOEXEC) as tree:
         if _libc.setns(target.space, _CLONE_NEWNS) < 0:
             return False
         return int(_libc.syscall(_SYS_MOVE_MOUNT, tree, b"", target.path, b"", _MOVE_MOUNT_EMPTY_PATHS)) == 0

@@ -17,7 +17,7 @@ from handler.pods.process import Launcher as Process
 from handler.storage import loop_devices
 from handler.storage.node_disk import Image, NodeDisk, Refused
 from launcher.protocol import messages
-from tests.host.launcher import guest, sandbox
+from tests.host.launcher import sandbox
 from tests.host.launcher.sandbox import READY, Launcher, a_tiny_machine
 from tests.host.launcher.test_suspend import ID, boot_of
 
@@ -32,18 +32,6 @@ Start = Callable[[], Launcher]
 @pytest.fixture
 def disk(tmp_path: Path) -> NodeDisk:
     return NodeDisk("node1", tmp_path / "images", keep_free_percent=0)
-
-
-@pytest.fixture
-def start(program: Path, test_guest: guest.Guest, tmp_path: Path) -> Iterator[Start]:
-    launchers: list[Launcher] = []
-
-    def make() -> Launcher:
-        launchers.append(Launcher(program, tmp_path / f"pod{len(launchers)}", test_guest))
-        return launchers[-1]
-
-    with sandbox.killed_afterwards(launchers):
-        yield make
 
 
 @contextlib.contextmanager
