@@ -83,7 +83,6 @@ class Sample:
     """One start of a machine."""
 
     seconds: float
-    """From create to the expected console output."""
     memory_mib: float
 
 

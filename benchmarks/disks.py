@@ -30,9 +30,7 @@ class Work:
     """One way to use a disk."""
 
     order: str
-    """sequential or random."""
     direction: str
-    """read or write."""
     block_bytes: int
     jobs: int
 
@@ -52,7 +50,6 @@ WORKS: Final[Mapping[str, Work]] = {
 """Writes come first, so that reads find data."""
 
 Readings = dict[str, dict[str, list[Reading]]]
-"""Readings by place and by work."""
 
 
 def machine(name: str, *, io_thread: bool, node: str) -> dict[str, Any]:

@@ -143,7 +143,6 @@ def moved(port: int, direction: str, count: int) -> float:
 
 @asynccontextmanager
 async def hops() -> AsyncIterator[tuple[Place, Mapping[str, int]]]:
-    """Run guest, virt-handler, virt-api and plugin as processes; yield their place, and pids by role."""
     with tempfile.TemporaryDirectory(prefix="forwarding") as name:
         place = Place(Path(name), {each: free_port() for each in ROLES})
         authority = Authority(place.root)

@@ -54,7 +54,6 @@ def reading(said: str) -> Reading:
 
 
 Run = Callable[[str, float], Reading]
-"""Runs ``gauge`` with arguments and a timeout in seconds."""
 
 
 def in_guest(guest: Console) -> Run:

@@ -42,7 +42,6 @@ class Kind:
     seen: str
     """A shell command that succeeds in the guest exactly while it has the edited hardware; empty: the status says."""
     back: bool = True
-    """Whether the edit back is measured."""
 
 
 _DISK: Final = {"name": "more", "type": "PersistentVolumeClaim", "source": {"name": CLAIM, "create": {"size": "16Mi"}}, "serial": "more"}

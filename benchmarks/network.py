@@ -27,7 +27,6 @@ ADDRESS_SECONDS: Final = 60.0
 
 Found = TypeVar("Found")
 Readings = dict[str, dict[str, list[Reading]]]
-"""By interface type and figure."""
 
 FIGURES: Final[Mapping[str, tuple[str, str]]] = {
     "sent": ("here", "send {address} {port} {seconds}"),
@@ -50,11 +49,7 @@ def machine(name: str, way: str, node: str) -> dict[str, Any]:
 
 
 def soon(look: Callable[[], Found], seconds: float) -> Found:
-    """Return ``look()``, retried every second while it raises NotMeasured, as before a new guest has an address.
-
-    Raises:
-        NotMeasured: from the last try, after ``seconds``.
-    """
+    """Return ``look()``, retried every second for ``seconds`` while it raises NotMeasured, as before a new guest has an address."""
     until = time.monotonic() + seconds
     while True:
         try:

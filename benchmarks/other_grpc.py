@@ -1,4 +1,4 @@
-"""Storage calls through other gRPC libraries, for comparison, without reconnection."""
+"""Storage calls through other gRPC libraries, without reconnection."""
 
 import asyncio
 import ssl

@@ -27,7 +27,6 @@ from tests.component.test_monitoring import a_machine, every_statistic, running
 from tests.fakes.launcher import FakeLauncher
 
 SECONDS: Final = 30
-"""Between scrapes."""
 DEVICES: Final = [{"name": "root", "target": "vda"}, {"name": "default", "target": "tap0"}]
 
 

@@ -43,7 +43,6 @@ class Timeline:
     running: float = 0.0
     prompt: float = 0.0
     versions: set[str] = field(default_factory=set)
-    """resourceVersions until Running, one for each write."""
 
     def stages(self) -> dict[str, float]:
         """Return each stage's seconds, and ``own``: those of virt-api and virt-controller."""

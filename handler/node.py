@@ -125,7 +125,7 @@ class Node:
         await self._mounts.run(attachment_uid, begin, "give the claim")
 
     async def end_attachment(self, attachment_uid: str) -> None:
-        """Kill an attachment pod's processes, and wait for their end. Raises StorageHangs, OSError: EBUSY if they do not end."""
+        """Kill an attachment pod's processes, and wait for their end. Raises OSError EBUSY if they do not end."""
 
         def begin() -> Callable[[], None]:
             return functools.partial(attachments.end, attachment_uid)
@@ -160,14 +160,11 @@ class Node:
         return await self._networks.prepare(vm, pod_uid, connection.process)
 
     async def join_network(self, vm: Object, card: str, pod_uid: str, connection: Connection) -> Interface:
-        """Set up one card that a running guest has or gets, and return it. Idempotent.
-
-        Raises NotInPod if the pod lacks what the card needs; Unsupported, CommandFailed or Fault.
-        """
+        """Set up one card that a running guest has or gets, and return it. Idempotent. Raises NotInPod if the pod lacks what it needs."""
         return await self._networks.join(vm, card, pod_uid, connection.process)
 
     async def leave_network(self, vm: Object, card: str, pod_uid: str, connection: Connection) -> None:
-        """Remove from the pod and its plugin a card that the guest released. Idempotent. Raises CommandFailed or Fault."""
+        """Remove from the pod and its plugin a card that the guest released. Idempotent."""
         await self._networks.leave(vm, card, pod_uid, connection.process)
 
     async def forward(self, connection: Connection, addresses: Sequence[str]) -> None:

@@ -18,7 +18,6 @@ import pytest
 ROOT: Final = Path(__file__).parents[1]
 DOCUMENT: Final = ROOT / "docs" / "apiserver-checklist.md"
 USUAL: Final = "tests/component/apiserver/"
-"""Left out of tests' names."""
 QUICK: Final = "not slow and not cluster and not host"
 
 

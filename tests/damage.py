@@ -1,6 +1,6 @@
 """Marks failures that no test run may hide: two QEMU processes of one VM, a lost write, wrong bytes.
 
-Other failed tests on the cluster or with guests run once more (``tests/flakes.py``), which would hide these rare faults::
+Other failed tests on the cluster or with guests run once more (``tests/flakes.py``)::
 
     with never_again("two QEMU"):
         assert len(source.qemu() + target.qemu()) == 1

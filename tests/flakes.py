@@ -43,14 +43,12 @@ class Hooks:
 class Failure:
     damage: str
     guests: Mapping[int, float]
-    """Processor time by QEMU process of this machine."""
 
 
 @dataclass(frozen=True, slots=True)
 class Flake:
     test: str
     pressure: int
-    """CPU pressure during the first run, in percent."""
     guest_seconds: float
     """Meanwhile, of guests still running at the failure."""
     file: str

@@ -27,7 +27,6 @@ class Look:
     stalled: float
     """From ``/proc/pressure/cpu``: some task waited for a processor."""
     guests: Mapping[int, float] = field(default_factory=dict)
-    """Processor seconds of guests' QEMU processes, by pid."""
 
 
 def given(before: Look, after: Look) -> float:

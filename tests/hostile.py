@@ -244,7 +244,6 @@ class Case:
 
 
 def places(obj: Any, path: tuple[Step, ...] = ()) -> Iterator[tuple[Step, ...]]:
-    """Yield the paths of all nodes and leaves except the root."""
     children: list[tuple[Step, Any]] = list(obj.items()) if isinstance(obj, dict) else list(enumerate(obj)) if isinstance(obj, list) else []
     for step, child in children:
         yield (*path, step)
@@ -279,7 +278,6 @@ def cases(obj: Object) -> Iterator[Case]:
 
 
 def fields(schema: Object, definitions: Object, path: str = "") -> Iterator[str]:
-    """Yield the paths of a schema's fields, without list positions."""
     if "$ref" in schema:
         schema = definitions[schema["$ref"].rsplit("/", 1)[-1]]
     for each in schema.get("anyOf", ()):

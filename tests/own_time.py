@@ -36,11 +36,7 @@ async def promptly(condition: Callable[[], object], seconds: float, clocks: Call
 
 
 async def within(seconds: float, work: Coroutine[Any, Any, T]) -> T:
-    """Return the result of ``work``, cancelled after ``seconds`` of this process's own time.
-
-    Raises:
-        TimeoutError: the work did not end before.
-    """
+    """Return the result of ``work``; TimeoutError if it takes more than ``seconds`` of this process's own time."""
     task = asyncio.ensure_future(work)  # noqa: TID251  # it is awaited below
     try:
         await promptly(task.done, seconds)

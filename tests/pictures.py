@@ -20,7 +20,6 @@ def png(width: int, height: int) -> bytes:
 
 
 def decoded(picture: bytes) -> tuple[int, int, bytes]:
-    """Return width, height and the decompressed, still filtered rows of a PNG picture."""
     width, height = struct.unpack_from(">II", picture, 16)
     place, data = len(SIGNATURE), b""
     while place < len(picture):

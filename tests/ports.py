@@ -11,19 +11,12 @@ from typing import Final
 RANGE: Final = range(20_000, 30_000)
 """Below the ports of connections and of port 0 (``ip_local_port_range``), and below Kubernetes' NodePorts."""
 BLOCK: Final = 100
-"""Reserved for one process, also before its server starts or while a killed server is away.
-
-A port repeats after 99 others.
-"""
+"""Reserved for one process, also before its server starts or while a killed server is away. A port repeats after 99 others."""
 _DRAW: Final = random.SystemRandom()  # all workers of one run get the same seed
 
 
 def free_port() -> int:
-    """Return a port without a listener on any address.
-
-    Raises:
-        OSError: other processes have all ports.
-    """
+    """Return a port without a listener on any address; OSError if other processes have all ports."""
     ports = _own(os.getpid())
     while True:
         port = next(ports)

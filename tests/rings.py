@@ -54,7 +54,6 @@ EXCEPTIONS: Final[Mapping[str, Ring]] = MappingProxyType(
 @dataclass(frozen=True, slots=True)
 class Row:
     module: str
-    """Path from ``tests``."""
     seconds: int
     """Estimated processor time, including guests."""
     packages: tuple[str, ...]
@@ -137,11 +136,7 @@ ROWS: Final = (
 
 
 def ring_of(module: str) -> Ring:
-    """Return a module's ring, given by its path from ``tests``.
-
-    Raises:
-        KeyError: no table has its directory.
-    """
+    """Return a module's ring, given by its path from ``tests``; KeyError if no table has its directory."""
     if any(row.module == module for row in ROWS):
         return "all"
     if module in EXCEPTIONS:
@@ -204,7 +199,6 @@ def _is_alone(row: Row) -> bool:
 
 
 def number_of(commit: str) -> int:
-    """Return the number that chooses a commit's slices and samples."""
     return int(commit[:8] or "0", 16)
 
 

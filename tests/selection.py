@@ -49,9 +49,7 @@ class Family:
 class Selection:
     ring: Ring
     commit: str
-    """The commit that chooses slices and samples; empty without a repository."""
     added: Mapping[str, str]
-    """Additional modules, and why."""
     after_check: bool = False
     """True if the ring ``check`` ran on the same sources."""
     part: str = ""

@@ -21,14 +21,10 @@ RETURNED: Final = "c_return"
 
 @contextlib.contextmanager
 def at(function: Callable[..., Any], act: Callable[[], object], moment: str = CALLED) -> Iterator[None]:
-    """Call ``act`` at each call of a C function by the block, in this thread. AssertionError if it makes none.
+    """Call ``act`` at each call of a C function (``os.link``) by the block, in this thread. AssertionError if it makes none.
 
-    If ``act`` raises, the C function's call raises the same, and ``act`` is not called again.
-
-    Args:
-        function: such as ``os.link``.
-        act: its own calls do not count.
-        moment: before the call, or after its return.
+    ``moment``: before the call, or after its return. Calls by ``act`` itself do not count. If ``act`` raises, the C function's call
+    raises the same, and ``act`` is not called again.
     """
     made = 0
 

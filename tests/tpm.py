@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import Final
 
 WORD: Final = b"remember"
-"""Eight bytes to store in the TPM."""
 _OWNER: Final = "40000001"
 _INDEX: Final = "01500001"
 _NO_SECRET: Final = "00000009 40000009 0000 01 0000"

@@ -28,15 +28,11 @@ class Peer:
         self._socket = connection
         self._socket.settimeout(None)
         self.hello = threading.Event()
-        """QEMU has sent its hello."""
         self.rejected = threading.Event()
-        """QEMU's filter refused the device."""
         self.ended = threading.Event()
-        """QEMU has ended the connection, or it was closed."""
         self._vendor, self._product, self._text, self._kind = vendor, product, text, kind
         self._long_ids = False
         self.heard, self.sent = b"", b""
-        """All bytes, in both directions."""
         self._thread = threading.Thread(target=self._run)
 
     def __enter__(self) -> Self:

@@ -72,7 +72,6 @@ def _is_meant(disk: Object, claim: str | None, name: str | None) -> bool:
 
 
 def _loss(vm: Object, claim: str | None, name: str | None) -> str:
-    """Return what the removal of a disk means for the guest; empty without a guest."""
     if phases.phase_of(vm) not in phases.WITH_GUEST:
         return ""
     if any(_is_meant(each, claim, name) for each in hot_plug.added(vm)):

@@ -46,11 +46,7 @@ class Generator:
     cpus: frozenset[int]
 
     def run(self, server: Server, kind: Kind, operation: Operation, *more: str, user: str = USER, port: int = 0) -> dict[str, Any]:
-        """Run an operation against a server, or its proxy at ``port``; return the generator's sample. ``more``: its further flags.
-
-        Raises:
-            SampleFailed: a response was wrong.
-        """
+        """Run an operation against a server, or its proxy at ``port``; return the sample. ``more``: further flags. Raises SampleFailed."""
         here = server.here
         watched = {"server": server.pid, "etcd": here.etcd.pid}
         if here.kubernetes is not None:

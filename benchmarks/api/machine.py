@@ -15,11 +15,7 @@ from tests.testbed import image_python, layout
 
 
 def interpreter(named: str = "") -> str:
-    """Return the path ``named``, or that of the Python of virt-api's image.
-
-    Raises:
-        StepFailed: it is not available.
-    """
+    """Return the path ``named``, or that of the Python of virt-api's image. Raises StepFailed without it."""
     return named or str(image_python.ensure())
 
 

@@ -30,9 +30,9 @@ class Operation:
     """Seconds of processor time per sample; the kernel counts ticks of 10 ms."""
     quick_cpu: float = 1.0
     many: bool = False
-    """Whether 10,000 objects exist during the measurement."""
+    """10,000 objects exist during the measurement."""
     varied: bool = False
-    """Whether many users send requests for their own objects (``varied``)."""
+    """Many users send requests for their own objects (``varied``)."""
 
     @property
     def flags(self) -> list[str]:

@@ -63,7 +63,6 @@ class Bench:
     rounds: int
     quick: bool
     samples: dict[str, dict[str, list[dict[str, Any]]]] = field(default_factory=dict)
-    """Samples by operation and contestant."""
     failures: dict[str, dict[str, str]] = field(default_factory=dict)
 
     def ask(self, contestant: Contestant, operation: Operation, *more: str, user: str = USER) -> dict[str, Any]:
@@ -172,11 +171,7 @@ class Bench:
         return self.insist("status 429", contestant, listing, "-seconds=0", "-longest=0.01")
 
     def insist(self, passing: str, contestant: Contestant, operation: Operation, *more: str) -> dict[str, Any]:
-        """Return a sample; retry for ``CACHE_SECONDS`` while the error contains ``passing``, as after a server's start.
-
-        Raises:
-            SampleFailed: another error, or no success in time.
-        """
+        """Return a sample; retry for ``CACHE_SECONDS`` while the error contains ``passing``, as after a start. Else raises SampleFailed."""
         deadline = time.monotonic() + CACHE_SECONDS
         while True:
             try:
@@ -198,8 +193,7 @@ def prepared(
 ) -> Iterator[tuple[Environment, Bench]]:
     """Run etcd, kube-apiserver and the variants' servers during the block; yield the environment and the bench.
 
-    Raises:
-        ProgramFailed, StepFailed: a server did not start, or was not built.
+    Raises ProgramFailed or StepFailed if a server did not start, or was not built.
     """
     mine, others = machine.split()
     with ExitStack() as stack:

@@ -27,7 +27,6 @@ from tests.reference_server.programs import ProgramFailed
 from tests.testbed.progress import StepFailed
 
 SHARDS: Final = 100
-"""Values of one label."""
 RATE: Final = 5.0
 WRITES: Final = (
     Operation("patch", "patch", namespace="bench"),

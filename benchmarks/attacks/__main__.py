@@ -64,10 +64,7 @@ CASES: Final = (
 
 
 async def run(case: Case, seconds: float, source: Path, python: str) -> dict[str, Any]:
-    """Attack a new virt-api; return its memory, and figures of the front proxy's requests meanwhile.
-
-    The attack takes ``seconds`` times ``case.times``.
-    """
+    """Attack a new virt-api for ``seconds`` times ``case.times``; return its memory, and figures of the front proxy's requests."""
     with tempfile.TemporaryDirectory() as directory:
         certificates = Certificates(Path(directory))
         async with cluster(certificates) as config, serving(certificates, config, source, python) as target:

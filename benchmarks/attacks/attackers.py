@@ -21,7 +21,6 @@ from benchmarks.attacks.wire import Wire
 
 MIB: Final = 1 << 20
 _AT_ONCE: Final = 64
-"""Connections opened concurrently."""
 _GET: Final = b"GET %b HTTP/1.1\r\nHost: virt-api\r\n%b\r\n"
 _HEAD: Final = b"GET /livez HTTP/1.1\r\nHost: virt-api\r\nX: "
 _POST: Final = b"POST %b HTTP/1.1\r\nHost: virt-api\r\nContent-Type: application/json\r\nContent-Length: 3000000\r\n\r\n"

@@ -1,4 +1,4 @@
-"""``make bench-scale``: see the package."""
+"""``make bench-scale``."""
 
 from __future__ import annotations
 

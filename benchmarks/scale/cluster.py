@@ -37,7 +37,6 @@ class Cluster:
 
     here: Environment
     ours: EtcdServer
-    """virt-api's etcd."""
     python: str
     api_port: int = field(default_factory=free_port)
     webhook_port: int = field(default_factory=free_port)
@@ -157,11 +156,7 @@ class Cluster:
 
 @contextmanager
 def cluster(directory: Path, python: str) -> Iterator[Cluster]:
-    """Run the control plane with the chart's objects, without nodes, during the block.
-
-    Raises:
-        ProgramFailed, StepFailed: a program did not start, or could not be built.
-    """
+    """Run the control plane with the chart's objects, without nodes, during the block. Raises ProgramFailed, StepFailed."""
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # a node has four connections at kube-apiserver, and three at virt-api
     with ExitStack() as stack:

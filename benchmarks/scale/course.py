@@ -41,10 +41,8 @@ class Course:
     client: Client
     groups: Groups
     count: int
-    """Machines."""
     idle_seconds: float = IDLE_SECONDS
     chosen: Sequence[str] = STEPS
-    """Names of the steps."""
     figures: Figures = field(default_factory=dict)
 
     def __post_init__(self) -> None:

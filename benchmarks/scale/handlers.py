@@ -39,7 +39,6 @@ class Node:
 
     name: str
     address: str
-    """Its virt-handler's."""
     token: str
 
 

@@ -17,7 +17,6 @@ from benchmarks.scale.nodes import in_parallel
 from tests.cluster.manifests import tiny_vm
 
 NAMESPACE_SIZE: Final = 1_000
-"""Machines of one namespace."""
 LOOK_SECONDS: Final = 0.2
 SILENCE_SECONDS: Final = 300.0
 """Without any change until a wait fails."""
@@ -49,7 +48,6 @@ class Board:
         self._informer.subscribe(self._changed)
         self._news = asyncio.Event()
         self.running_at: dict[NamespacedName, float] = {}
-        """The time of each machine's last change to ``Running``."""
 
     async def run(self) -> None:
         """Follow the machines until cancelled."""
@@ -106,6 +104,5 @@ def trimmed(vm: Object) -> Object:
 
 
 def spread(seconds: Iterable[float]) -> dict[str, Any]:
-    """Return the median, the 95th percentile and the largest value."""
     found = sorted(seconds)
     return {"p50": round(found[len(found) // 2], 1), "p95": round(found[len(found) * 95 // 100], 1), "most": round(found[-1], 1)}

@@ -161,7 +161,6 @@ def _trim_node_annotations(node: Object) -> Object:
 
 
 def _trim_node_spec(node: Object) -> Object:
-    """Return the fields of the node's spec that say that it is drained or fenced."""
     cordoned: Object = {"unschedulable": True} if dig(node, "spec", "unschedulable") else {}
     taints = [each for each in node_states.taints_of(node) if each.get("key") == node_states.OFF_TAINT or node_states.is_emptying(each)]
     return {**cordoned, **({"taints": [{"key": each["key"], "effect": each["effect"]} for each in taints]} if taints else {})}

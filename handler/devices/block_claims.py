@@ -92,7 +92,6 @@ def _directory(target: Launcher) -> Iterator[int]:
 
 
 def _users(pod_uid: str, node: os.stat_result, proc: Path) -> Iterator[int]:
-    """Yield the pod's processes that have the device with this node open or mapped."""
     for process in proc.iterdir():
         if process.name.isdecimal() and in_pod(_text(process / "cgroup"), pod_uid) and _uses(process, node):
             yield int(process.name)

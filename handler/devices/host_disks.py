@@ -140,7 +140,6 @@ def locked(directory: int) -> Iterator[None]:
 
 
 def _bytes_of(directory: int) -> int:
-    """Return the sum of the full sizes (bytes) of a directory's files that belong to the pods' user."""
     with os.scandir(directory) as found:
         seen = [each.stat(follow_symlinks=False) for each in found]
     return sum(each.st_size for each in seen if stat.S_ISREG(each.st_mode) and each.st_uid == layout.USER_ID)

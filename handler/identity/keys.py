@@ -48,9 +48,7 @@ async def self_signed(name: str, *, openssl_seconds: float = OPENSSL_SECONDS) ->
 async def make(node: str, *, openssl_seconds: float = OPENSSL_SECONDS) -> Made:
     """Return a new key and certificate request for virt-handler of this node.
 
-    Raises:
-        KeyFailed: openssl is missing, failed, or took too long.
-        ValueError: the node can have no certificate.
+    Raises KeyFailed if openssl is missing, failed, or took too long; ValueError if the node can have no certificate.
     """
     server_name = names.handler_server_name(node)
     key = await _openssl(openssl_seconds, *_NEW_KEY)

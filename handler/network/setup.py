@@ -53,8 +53,7 @@ class NotInPod(Unsupported):
 def wanted(vm: Mapping[str, Any]) -> tuple[Wanted, ...]:
     """Return the interfaces of ``spec.domain.devices.interfaces``, in order.
 
-    Raises:
-        Unsupported: more than one is on the pod's own network, or a network or MAC address is not possible.
+    Raises Unsupported if two are on the pod's own network, or a network or MAC address is not possible.
     """
     defaulted = interfaces.defaulted(domain_of(vm))
     if sum(map(interfaces.is_on_pods_network, defaulted)) > 1:
@@ -157,10 +156,8 @@ class Networks:
     async def prepare(self, vm: Mapping[str, Any], pod_uid: str, launcher: Launcher) -> tuple[Interface, ...]:
         """Set up the pod's networks for ``vm`` and return the guest's interfaces. Idempotent.
 
-        Raises:
-            Unsupported: a network is impossible, or this node cannot filter the guest's addresses; retrying is useless.
-            CommandFailed: a plugin of ours failed; retry.
-            Fault: a third-party plugin failed.
+        Raises Unsupported if a network is impossible, or this node cannot filter the guest's addresses: retrying is useless. Raises
+        CommandFailed if a plugin of ours failed, Fault if a third-party one did.
         """
         return await self._prepare(vm, pod_uid, launcher)
 

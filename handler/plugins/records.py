@@ -80,9 +80,7 @@ class Records:
     def write(self, record: Record) -> None:
         """Write a record, replacing an older one of the element.
 
-        Raises:
-            OSError: it cannot be written; then the plugin must not be called.
-            ValueError: the pod's uid or the element's name is invalid.
+        Raises OSError if it cannot be written: then the plugin must not be called. Raises ValueError for an invalid uid or name.
         """
         path = self._path(record.key)
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

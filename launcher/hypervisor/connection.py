@@ -221,7 +221,6 @@ class LibvirtHypervisor:
         return await self._call(f"describe domain {name}", lambda connection: str(connection.lookupByName(name).XMLDesc()))
 
     def _cause(self, name: str) -> str:
-        """Return why a domain crashed: ``panicked``, ``watchdog``, or ``crashed`` if no event told why."""
         return "panicked" if name in self._panicked else "watchdog" if name in self._powered_off else "crashed"
 
     async def create(self, name: str, xml: str, *, validate: bool = False) -> None:

@@ -94,7 +94,6 @@ SHARED = {
 UNASKED = {"guest_agent", "pci", "usb"}
 """Parts of every domain that no field controls."""
 WITHOUT_XML = {"machine", "resources"}
-"""Written into another family's elements, or used only by the pod."""
 
 
 def modules(package: str) -> set[str]:

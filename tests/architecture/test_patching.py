@@ -1,6 +1,6 @@
 """Tests patch our own modules only in the listed files, as often as listed.
 
-A test with a patch still passes when the code no longer calls the patched function. ``monkeypatch`` remains for the environment, and
+A patched test passes even if the code no longer calls the patched function. ``monkeypatch`` is for the environment, and
 ``tests.system_calls`` for system calls.
 """
 

@@ -16,7 +16,6 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 RATE: Final = 6.0
-"""Hits per 1,000 words."""
 FEW: Final = 3
 """Hits in a document or package of any length."""
 TOPS: Final = ("apiserver", "benchmarks", "certs", "controller", "examples", "handler", "importer", "launcher", "storage", "tests")

@@ -1,4 +1,4 @@
-"""Run a health check in Lua like Argo CD, with the object in ``obj``."""
+"""Runs a health check in Lua like Argo CD."""
 
 from __future__ import annotations
 

@@ -52,7 +52,6 @@ WATCH_SECONDS: Final = 30
 IDLE_SECONDS: Final = 35.0
 """A watch silent for longer is dead."""
 PAUSE_SECONDS: Final = 0.25
-"""Pause between two lists."""
 
 
 def is_true(kind: str, status: str = "True") -> Check:

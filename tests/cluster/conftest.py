@@ -85,7 +85,7 @@ def testguest(bare_kubeconfig: Path) -> None:
 
 @pytest.fixture(scope="session")
 def debian(bare_kubeconfig: Path) -> None:
-    """Load the large cloud image into our cluster's nodes; do nothing on another cluster."""
+    """Load the large cloud image into our cluster's nodes."""
     if testbed_kubectl.is_own_cluster():
         cluster.load_images(["debian"])
 

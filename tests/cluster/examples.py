@@ -20,7 +20,6 @@ class Plugin:
 
     @classmethod
     def of(cls, directory: Path) -> Plugin:
-        """Return a directory's plugin, with its README's commands for installation, use and removal."""
         found = re.findall(r"^```sh\n(.*?)^```", (directory / "README.md").read_text(), re.DOTALL | re.MULTILINE)
         return cls(directory, *found)
 

@@ -26,7 +26,6 @@ def answers(guest: Console, *, timeout: float = 60) -> None:
 
 
 def ticks(kubectl: Kubectl, vm: str) -> list[int]:
-    """Return three successive numbers that a counting guest prints after the console's replay."""
     with console(kubectl, vm) as guest:
         guest.expect(TICK)
         answers(guest)

@@ -22,10 +22,7 @@ from tests.given_time import LOOK_SECONDS, Deadline, guests
 
 ROOT = Path(__file__).parents[2]
 STALE_SECONDS = 75
-"""How long kube-apiserver misses an aggregated server's resources after one late answer.
-
-It reads the discovery every minute with a timeout of 5 s (kube-aggregator's discovery manager).
-"""
+"""How long kube-apiserver misses an aggregated server's resources after a late answer: it reads the discovery every minute."""
 _UNKNOWN = re.compile("no matches for kind|the server doesn't have a resource type")
 
 
@@ -57,10 +54,7 @@ class Kubectl:
         return [self.binary, *namespace, *arguments]
 
     def try_run(self, *arguments: str, stdin: str | None = None, timeout: float = 60) -> subprocess.CompletedProcess[str]:
-        """Run kubectl; return exit status and output, which the caller checks.
-
-        Repeats the call for up to ``STALE_SECONDS`` while kubectl's discovery lacks our kinds.
-        """
+        """Run kubectl; return exit status and output, which the caller checks. Repeats while kubectl's discovery lacks our kinds."""
         done = self._run(*arguments, stdin=stdin, timeout=timeout)
         deadline = time.monotonic() + STALE_SECONDS
         while _UNKNOWN.search(done.stderr) and self._are_served() and time.monotonic() < deadline:
@@ -148,10 +142,9 @@ class Console:
         os.write(self._terminal, text.encode())
 
     def expect(self, pattern: str, *, timeout: float = 60) -> re.Match[str]:
-        """Read until ``pattern`` matches; return the match, and drop the text up to its end.
+        """Read until ``pattern`` matches; return the match, and drop the text up to its end. AssertionError if it does not in time.
 
-        AssertionError after ``timeout`` or the console's end. Every read repeats the search: a pattern that begins with ``.*`` takes
-        quadratic time.
+        Every read repeats the search: a pattern that begins with ``.*`` takes quadratic time.
         """
         if not (found := re.search(pattern, self.text)):
             deadline = Deadline(timeout, lambda: guests(self._domain) if self._domain else ())
@@ -172,17 +165,13 @@ class Console:
         self.expect(word)
 
     def run(self, command: str, *, timeout: float = 60) -> str:
-        """Return the output of a shell command in the guest.
-
-        Its end marker is unique, because a new console replays earlier output.
-        """
+        """Return the output of a shell command in the guest, up to a unique end marker, because a new console replays earlier output."""
         end = secrets.token_hex(4)
         self.type(f"{command}; echo E''ND-{end}\n")
         found = self.expect(rf"END-{end}\r?\n", timeout=timeout)
         return found.string[: found.start()]
 
     def _read(self, timeout: float) -> bool:
-        """Read for up to ``timeout`` seconds; return False if the console is closed."""
         ready, _, _ = select.select([self._terminal], [], [], timeout)
         if not ready:
             return True
@@ -235,7 +224,6 @@ def forwarded(kubectl: Kubectl, target: str, port: int) -> Iterator[int]:
 
 @contextmanager
 def port_of_guest(kubectl: Kubectl, vm: str, port: str) -> Iterator[int]:
-    """Yield a loopback port forwarded by the plugin to a guest's port: ``80``, ``udp/:53``."""
     command = kubectl.command("virt", "port-forward", vm, port if ":" in port else f":{port}")
     with subprocess.Popen(command, env=kubectl.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         try:

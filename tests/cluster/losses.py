@@ -45,7 +45,6 @@ def without_kubelet(system: Kubectl, node: layout.Node, *pods: Object) -> Iterat
 
 @contextmanager
 def without_power(system: Kubectl, node: layout.Node) -> Iterator[None]:
-    """After the block, in which a test kills the node, start and unfence it."""
     try:
         yield
     finally:

@@ -10,11 +10,7 @@ BZIMAGE = {"kernelPath": "/boot/vmlinuz", "initrdPath": "/boot/initrd.gz"}
 
 
 def tiny_vm(name: str, *, run: str = "", **spec: Any) -> dict[str, Any]:
-    """Return the smallest VM: the tiny kernel from the test guest's image, no disk.
-
-    Args:
-        run: commands that the guest runs first, such as ``counter,dirty=100`` (docs/development/testbed.md, "Images").
-    """
+    """Return the smallest VM, with the tiny kernel and no disk; the guest first runs ``run``: ``counter,dirty=100``."""
     arguments = {"kernelArgs": f"guest.run={run}"} if run else {}
     return _vm(name, {"container": {"image": GUEST_IMAGE, "kernelPath": "/boot/tiny"}, **arguments}, spec)
 

@@ -37,7 +37,6 @@ def kill(pod: dict[str, Any], *, containing: str = "") -> list[int]:
 
 
 def processor_seconds(pid: int) -> float:
-    """Return a process's processor time, including its ended children."""
     words = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return sum(map(int, words[11:15])) / os.sysconf("SC_CLK_TCK")
 

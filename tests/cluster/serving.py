@@ -74,7 +74,6 @@ def addresses_in(pod: dict[str, Any]) -> tuple[str, ...]:
 
 
 def service_addresses(kubectl: Kubectl, service: str) -> tuple[str, ...]:
-    """Return a Service's addresses: IPv4, then IPv6."""
     found = tuple(kubectl.api.get("service", service)["spec"]["clusterIPs"])
     if testbed_kubectl.is_own_cluster():
         assert [":" in each for each in found] == [False, True], found

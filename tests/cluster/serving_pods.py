@@ -1,4 +1,4 @@
-"""A pod that serves HTTPS from one source file, with its own authority."""
+"""A pod that serves HTTPS from one source file."""
 
 from __future__ import annotations
 

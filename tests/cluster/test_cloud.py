@@ -32,7 +32,6 @@ while True:
 
 
 def echoed(client: socket.socket) -> bool:
-    """Send a datagram of an Ethernet frame's size; return whether it comes back in capitals in time."""
     data = b"x" * 1400
     with contextlib.suppress(TimeoutError):
         client.send(data)

@@ -24,7 +24,6 @@ MODULE = node_protocol.__name__
 CONFIG_MAP = "another-contract"
 HANDLER = "virt-handler"
 STAYS, MOVES = "stays", "moves"
-"""On that virt-handler's node, and on the other one."""
 
 
 def handler_on(system: Kubectl, node: str, *, other_than: str = "") -> Object:

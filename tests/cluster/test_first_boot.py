@@ -46,7 +46,6 @@ ACCOUNT: dict[str, Any] = {
 }
 CREDENTIALS = [{"sshPublicKey": {"source": {"secret": {"secretName": "keys"}}, "propagationMethod": {"noCloud": {}}}}]
 E1000E = "0x10d3"
-"""PCI device of an e1000e card (Intel 82574 data sheet)."""
 READ = "mkdir -p /tmp/{name}; mount -t iso9660 -o ro /dev/{device} /tmp/{name}; cat /tmp/{name}/{file}"
 
 

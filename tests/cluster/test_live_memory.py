@@ -36,7 +36,7 @@ def taken(kubectl: Kubectl) -> dict[str, Any]:
 
 
 def seen(kubectl: Kubectl, wanted: int = 0) -> int:
-    """Return the guest's MemTotal in MiB; wait up to ten seconds for ``wanted``, because Linux uses new memory blocks late."""
+    """Return the guest's MemTotal in MiB; wait ten seconds for ``wanted``, because Linux uses new memory late."""
     read = "m=$(($(grep MemTotal /proc/meminfo | tr -cd 0-9) / 1024))"
     with console(kubectl, VM) as guest:
         guest.type("\n")
@@ -49,7 +49,6 @@ def limit_of(pod: dict[str, Any]) -> int:
 
 
 def pod_has(kubectl: Kubectl, vm: dict[str, Any], low: int, high: int) -> dict[str, Any]:
-    """Return the VM's pod once the kubelet reports a memory limit in this range of MiB."""
     name = vm["status"]["podName"]
     return kubectl.api.until("pod", name, lambda pod: low <= limit_of(pod) <= high, timeout=60, what=f"a limit from {low} to {high} MiB")
 

@@ -78,7 +78,6 @@ def refusal(thief: Kubectl, owner: Kubectl, kind: str, name: str, changes: Json,
 KEPT = ("name", "namespace", "uid", "resourceVersion")
 """Metadata that a status update keeps."""
 FORGERY: Json = {"phase": "Succeeded"}
-"""One of test_node_restriction_matrix.py."""
 
 
 def is_refused_to_another_node(kubectl: Kubectl, system: Kubectl, stolen: Stolen, victim: Json, changes: Json) -> None:

@@ -27,7 +27,6 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 ISOLATED = Plugin.of(ROOT / "examples/plugins/isolated")
 IMAGES = Plugin.of(ROOT / "examples/plugins/images")
 FILES = "/var/lib/kubevirt-files/{namespace}"
-"""A directory of the node with files that may be disks."""
 HOST_DISKS = f"--set-json 'hostDisks={json.dumps({'paths': [FILES], 'maxCreated': '8Mi'})}'"
 NO_HOST_DISKS = f"--set-json 'hostDisks={json.dumps({'paths': [], 'maxCreated': '100Gi'})}'"
 ONE, OTHER = "192.168.9.1", "192.168.9.2"
@@ -189,7 +188,6 @@ def a_plugin(add: str) -> str:
 
 HANGS = a_plugin("setsid sleep 1000000 & sleep 1000000")
 LIES = a_plugin("""echo '{"version": "1.0.0", "tap": "tap0", "mac": "02:00:00:00:00:07"}'""")
-"""A plugin that returns the pod's own network."""
 
 
 def test_faulty_plugin_is_reported_and_heals_harming_no_other(kubectl: Kubectl, system: Kubectl, plugin_files: str) -> None:

@@ -31,9 +31,7 @@ class Kind:
     replica_kind: Object
     spec: Object
     cost: str
-    """Annotation with a deletion's cost."""
     runs: Object
-    """The spec of replicas that get ready."""
 
     def manifest(self, replicas: int, name: str = "web", labels: dict[str, str] | None = None) -> Object:
         given = labels or WEB
@@ -93,7 +91,6 @@ class Sets:
         return list(filter(stays, found))
 
     def settled(self, count: int, name: str = "web") -> list[Object]:
-        """Wait until the set has, and reports, this number of replicas; return them."""
         owner = uid_of(self.get(name))
         found = self.until(lambda all_: len(owned(all_, owner)) == count, f"{count} replicas")
         self._api.until(

@@ -38,7 +38,6 @@ class Pool:
         self._kubectl("patch", "vmrs", "db", "--type=merge", "-p", json.dumps(patch))
 
     def updated(self) -> list[Object]:
-        """Wait for the end of the update; return the machines, which have the newest template."""
         assert self.virt("status", "--timeout", "5m").endswith("successfully rolled out")
         found = self.machines()
         newest = dig(self._kubectl.api.get(SETS, "db"), "status", "updateRevision")

@@ -83,8 +83,6 @@ def watching(kubectl: Kubectl, journal: Journal, *what: str) -> Iterator[None]:
 
 
 def settled(system: Kubectl) -> None:
-    """Wait until no pod of the system namespace is being deleted; Helm waits only for new ones."""
-
     def holds(pods: list[Object]) -> bool:
         return not any("deletionTimestamp" in pod["metadata"] for pod in pods)
 

@@ -33,8 +33,6 @@ POD: Final = "00000000-0000-4000-8000-00000000000a"
 
 @dataclass
 class Link:
-    """A guardian's connection to the API server."""
-
     client: Client
     now: Callable[[], float]
     up: bool = True
@@ -77,8 +75,6 @@ class Link:
 
 @dataclass
 class Memory:
-    """The deadline file, which outlives a guardian."""
-
     until: float | None = None
 
     def read(self) -> float | None:
@@ -89,8 +85,6 @@ class Memory:
 
 
 class Side:
-    """A node: its guardian and one guest."""
-
     def __init__(self, world: World, name: str, client: Client, boot: str = "boot-1") -> None:
         self.world = world
         self.name = name
@@ -186,7 +180,6 @@ class World:
                 assert not each.pods & set(promise.pods), f"{each.name} was sealed at {self.now}, and its guest runs"
 
     async def shake(self, rng: random.Random) -> None:
-        """Change which connections work."""
         for each in self.sides.values():
             each.link.up = rng.random() < 0.5
             each.link.refuses = rng.random() < 0.2

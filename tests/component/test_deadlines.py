@@ -49,7 +49,6 @@ class Pod:
             time.sleep(0.01)
 
     def passes(self, handler: Deadlines) -> None:
-        """Pass the file, once the socket is there."""
         self.until_it_listens()
         asyncio.run(handler.look())
         asyncio.run(handler.look())

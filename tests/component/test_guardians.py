@@ -148,7 +148,6 @@ async def test_a_guardian_that_ends_takes_its_promise_back(world: World) -> None
 
 
 async def begin_again(side: Side) -> None:
-    """Take the promise back, and start another guardian, as an upgrade does."""
     await side.guardian.withdraw()
     side.start()
 

@@ -53,7 +53,6 @@ kubevirt_node_acceleration{node="node2",job="virt-api",namespace="ns",reason="fo
 kubevirt_vm_info{namespace="ns",name="forged",status_group="error"} 1
 up{job="virt-api",instance="forged"} 0
 """
-"""Lines that a hostile virt-handler adds."""
 KUBEVIRTS = (
     # The dashboard "Top Consumers" of kubevirt/monitoring.
     "topk(5, sum by (namespace, name) (avg_over_time(kubevirt_vmi_memory_available_bytes[20s])"

@@ -145,8 +145,6 @@ class Answer:
 
 @dataclass
 class Handler:
-    """virt-handler of node1: streams answer in capitals, reads with a constant."""
-
     port: int = 0
     asked: list[str] = field(default_factory=list)
 
@@ -167,7 +165,6 @@ TOLD: Final[Mapping[str, Json]] = {
     "domainxml": {"xml": "<domain/>\n"},
     "screenshot": {"png": base64.b64encode(pictures.png(2, 1)).decode()},
 }
-"""virt-handler's answers to reads."""
 
 
 @asynccontextmanager

@@ -36,8 +36,6 @@ async def connected(*endpoints: str, tls: Tls | None = None, timeout_seconds: fl
 
 
 class Writer:
-    """Increments a key through all faults."""
-
     def __init__(self, store: EtcdStorage, key: str) -> None:
         self._store = store
         self.key = key

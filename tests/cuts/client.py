@@ -16,11 +16,9 @@ PATIENCE_SECONDS = 3
 WORD: Final = "counted-by-the-guest"
 OK: Final = "ok"
 ANOTHER: Final = "another answer"
-"""Start of a line about another server's answer."""
 CUT_OFF: Final = "cut off"
 """The guest left the pod during the answer, or before it."""
 NOBODY: Final = frozenset(errno.errorcode[each] for each in (errno.ECONNREFUSED, errno.EHOSTUNREACH, errno.ENETUNREACH))
-"""Errors of connections to a pod without the guest."""
 
 
 async def ask(address: str) -> None:

@@ -17,20 +17,15 @@ from tests.host.launcher.servers import IscsiTarget
 from tests.testbed import layout
 
 MOVER: Final = "mover"
-"""The guest that answers the Service's client."""
 OTHER: Final = "other"
 STORED: Final = "stored"
-"""The guest with a disk of an iSCSI target."""
 BANDWIDTH: Final = {MOVER: "20Mi", OTHER: "5Mi"}
 """The memory phase is long enough to cut, and one of two guests arrives first."""
 FINAL: Final = frozenset({"Succeeded", "Failed", "Cancelled"})
 START_SECONDS: Final = 300
 LOOK_SECONDS: Final = 4.0
-"""How long a guest may take to count on."""
 CONSOLE_SECONDS: Final = 20
-"""To attach a console and read a line."""
 QUIET_SAMPLES: Final = 6
-"""Observations before the operation begins."""
 COUNT: Final = (
     "b=$(cut -c1-8 /proc/sys/kernel/random/boot_id); i=%d; "
     "(while :; do i=$((i+1)); printf '%%s %%d\\n' $b $i | dd of=/dev/vda bs=512 seek=$((i%%%d)) conv=fsync 2>/dev/null && echo tick $i; "
@@ -92,11 +87,7 @@ class Guests:
         self._watch.guests[guest] = Watched(self._known_as(guest), disk)
 
     def count_on(self, guest: str, *, seconds: float = START_SECONDS, on_console: bool = False) -> bool:
-        """Wait until a guest counts; after a reboot, tell it to continue with its last number.
-
-        Returns:
-            False if it does not count in time.
-        """
+        """Wait until a guest counts; after a reboot, tell it to continue with its last number. Return False if it does not in time."""
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
             status, disk = self.status(guest), self.watched(guest).disk

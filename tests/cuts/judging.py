@@ -15,10 +15,7 @@ WINDOW_SECONDS: Final = 0.8
 RUNNING_SHARE: Final = 0.02
 """Of a processor, by a counting guest; a paused one uses none."""
 PASSING_SECONDS: Final = 10.0
-"""Seconds without an answer, beyond the guest's own pause, if nothing is cut.
-
-For this long the old pod forwards new connections (docs/networks.md).
-"""
+"""Seconds without an answer, beyond the guest's own pause, if nothing is cut: the old pod forwards for so long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +33,6 @@ class Guest:
     lost: Sequence[int]
     """Numbers that the guest wrote with fsync, and its disk lacked."""
     boots: int
-    """Boots of the guest that wrote the numbers."""
     counts: bool
     """It counted at the end, on disk and console."""
     phase: str

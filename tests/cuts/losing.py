@@ -59,9 +59,7 @@ RULES: Final[Mapping[str, str]] = MappingProxyType(
         "established": _established(),
     }
 )
-"""In the node's network namespace."""
 ETCD_FROM_API: Final = _chains({"input": [f"iifname != lo tcp dport {ETCD_PORT}"]})
-"""In that of etcd's pod."""
 
 
 def from_storage(port: int) -> str:

@@ -56,7 +56,6 @@ class LossPlayer:
         self._target.start()
 
     def guest_of(self, case: Case) -> str:
-        """Return the case's guest, started, with the proof installed."""
         self._install(with_guardians=case.step.name == GUARDIAN)
         if case.cut.name != "from-storage":
             return MOVER

@@ -25,7 +25,6 @@ class Reached:
     guests: tuple[str, ...]
     migration: str = ""
     missed: str = ""
-    """What was observed instead of the step."""
     drain: subprocess.Popen[bytes] | None = None
     notes: list[str] = field(default_factory=list)
 

@@ -86,7 +86,6 @@ def is_loss(case: str) -> bool:
 
 
 def runs_of(document: str) -> dict[bool, str]:
-    """Return the document's lines about runs: of losses, and of the other cases."""
     before, _, after = document.partition(f"\n## {LOSS.capitalize()}\n")
     found = {kind: _RUN.search(text) for kind, text in ((False, before), (True, after))}
     return {kind: match.group(0) for kind, match in found.items() if match}

@@ -21,7 +21,6 @@ class AggregatingAPI(FakeAPI):
     def __init__(self) -> None:
         super().__init__()
         self.written: list[tuple[str, str]] = []
-        """Method and path of accepted writes."""
         self.lost_watch = ""
         """A collection's path: its watches lose all events."""
         self.refused: dict[str, errors.StatusError] = {}

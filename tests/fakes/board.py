@@ -23,7 +23,6 @@ class Board:
         self.resets: list[str] = []
         self.reads = 0
         self.redirect = ""
-        """Where the board sends its clients; empty: nowhere."""
         self._off = off
         self._reads_until_off = reads_until_off
         self._going_off = False

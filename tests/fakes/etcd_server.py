@@ -42,7 +42,6 @@ class EtcdServer:
         self.name = name
         self.peer = f"http://127.0.0.1:{free_port()}"
         self.cluster = f"{name}={self.peer}"
-        """All members, in etcd's notation."""
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -130,7 +129,6 @@ class EtcdServer:
 
 
 def _state(task: Path) -> str:
-    """Return a thread's state as in proc_pid_stat(5), ``X`` for an ended one."""
     try:
         return (task / "stat").read_text().rpartition(")")[2].split()[0]
     except (FileNotFoundError, ProcessLookupError):

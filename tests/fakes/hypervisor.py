@@ -33,7 +33,6 @@ from launcher.hypervisor.port import (
 )
 
 FIRST_CID = 3
-"""The first vsock CID that a kernel assigns."""
 
 
 class FakeHypervisor:
@@ -43,9 +42,7 @@ class FakeHypervisor:
         self.domains: dict[str, Observation] = {}
         self._xml: dict[str, str] = {}
         self.created: list[str] = []
-        """XML of started domains."""
         self.learned: list[str] = []
-        """Arguments of ``learn``."""
         self.secrets: dict[str, bytes] = {}
         self.usages: dict[str, Usage] = {}
         self.calls: list[str] = []
@@ -57,20 +54,14 @@ class FakeHypervisor:
         self.fail_next: HypervisorError | None = None
         """Raised by the next ``create``, ``reset``, ``migrate``, ``abort_job`` or ``destroy``."""
         self.figures: dict[str, object] = {"cpu.time": 1_000_000_000}
-        """libvirt's statistics of every active domain."""
         self.picture: bytes | None = None
         self.took: Progress | None = None
-        """Figures of the migration that brought a domain here."""
         self.holds_saves = False
         """A save waits for ``end_migration`` or ``abort_job``."""
         self.attached: list[str] = []
-        """XML of devices that running domains got."""
         self.sizes: dict[str, int] = {}
-        """Of disks that grew, by libvirt's names."""
         self.keeps_disks = False
-        """The guest releases no disk and no network card."""
         self.keeps_memory = False
-        """The guest neither takes nor releases memory."""
         self._callbacks: list[Callable[[], None]] = []
         self._connected = asyncio.Event()
         self._migrations: dict[str, asyncio.Future[None]] = {}

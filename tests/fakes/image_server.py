@@ -30,24 +30,19 @@ class Files:
     content: dict[str, bytes] = field(default_factory=dict)
     redirects: dict[str, str] = field(default_factory=dict)
     statuses: list[int] = field(default_factory=list)
-    """Statuses of the next answers."""
     cuts: int = 0
-    """Number of next answers that end early."""
     ranges: bool = True
     tag: str = '"one"'
     encoding: str = ""
-    """The Content-Encoding; empty: no such field."""
     skew: tuple[int, int] = (0, 0)
     """Errors in the first byte and the total length of a resumed answer."""
     surplus: bytes = b""
-    """Bytes after the file in a resumed answer."""
     length: bool = True
     chunked: bool = False
     hang: threading.Event | None = None
     """An answer stops in its middle until it is set."""
     authorization: str = ""
     challenge: str = ""
-    """The challenge in a refusal without authorization."""
     token: tuple[str, str] = ("", "")
     """This path serves this content for this Authorization."""
     verify: Callable[[str, dict[str, str]], bool] | None = None

@@ -49,9 +49,7 @@ class FakeAPI:
         self.log: list[tuple[int, str, Key, Object, Object | None]] = []
         """Revision, type, key, the object, and its previous version for watches with a selector."""
         self.oldest = 0
-        """Watches from earlier revisions get 410."""
         self.refusals: list[errors.StatusError | web.Response] = []
-        """Answers to the next requests."""
         self.streaming_lists = True
         self.requests: list[tuple[str, str, dict[str, str]]] = []
         self.writes: list[tuple[str, str, Any]] = []

@@ -40,26 +40,17 @@ class FakeLauncher:
         self.importing: tuple[messages.ImportStatus, ...] = ()
         """Unfinished imports: requests for them get ``NotReady``."""
         self.keeps_disks = False
-        """The guest releases no disk."""
         self.kept: tuple[str, ...] = ()
-        """Names of disks that it does not release."""
         self.drives: tuple[str, ...] = ()
-        """Names of CD-ROM drives."""
         self.relapse = ""
         """The reason that pauses a resumed guest again."""
         self.starting: asyncio.Event | None = None
-        """Starts are answered after it is set."""
         self.texts: dict[str, str | messages.Refusal] = {}
-        """Answers to ``Read`` requests."""
         self.mute_reads = False
-        """Never answers a ``Read``."""
         self.mute = False
-        """Accepts requests and never answers."""
         self.instead: Callable[[messages.Action], tuple[messages.RefusalReason, str] | None] | None = None
-        """Replaces a request's handling."""
         self.later_actions: tuple[str, ...] = messages.LATER_ACTIONS
         self.operations: tuple[str, ...] = messages.OPERATIONS
-        """Known actions of ``Operate``."""
         self.resets = 0
         self.signals: list[messages.Operate] = []
         self.hellos = 0

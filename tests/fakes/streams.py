@@ -27,7 +27,6 @@ class FakeStreams:
         self.scrollback = SCREENFUL
         """Sent first on each console connection."""
         self.warnings: list[str] = []
-        """Warning headers of every upgrade."""
         self.subprotocols: list[str] = []
         self.open: set[web.WebSocketResponse] = set()
         self.answers: dict[str, dict[str, Any]] = {}

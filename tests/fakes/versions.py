@@ -7,8 +7,6 @@ from apiserver.apis.meta.resources import Resource
 
 
 class OneVersion:
-    """One version per kind: nothing is converted."""
-
     def equivalents(self, resource: Resource) -> Sequence[Resource]:
         return (resource,)
 

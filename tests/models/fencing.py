@@ -53,9 +53,7 @@ class State(NamedTuple):
     """All processes and messages. Ages are in ticks."""
 
     guest: bool = True
-    """A's guest can write."""
     restarted: bool = False
-    """B's guest can write."""
     promised: int = 0
     """Age of A's last confirmed renewal, from its send, or of the last attestation to A: the younger one."""
     renewal: int = NONE
@@ -80,8 +78,6 @@ class State(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """All reachable states, and the shortest way to the bad one, if any."""
-
     states: int
     counterexample: tuple[str, ...] = ()
 

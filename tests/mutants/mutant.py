@@ -13,13 +13,11 @@ from typing import Any
 @dataclass(frozen=True, order=True)
 class Key:
     module: str
-    """Path from the repository's root."""
     function: str
     """Qualified name of the innermost function or class, or ``<module>``."""
     operator: str
     """cosmic-ray's kind of change."""
     before: str
-    """The changed line, without indentation."""
     after: str
     nth: int = 1
     """Its number among equal lines of a function."""

@@ -17,9 +17,7 @@ _FIELDS: Final = tuple(each.name for each in dataclasses.fields(Key))
 @dataclass(frozen=True)
 class Verdict:
     unjudged: tuple[Key, ...]
-    """Survivors without a reason."""
     noticed: tuple[Key, ...]
-    """Entries that a test now notices."""
     gone: tuple[Key, ...]
     """Entries for changes that the module no longer has."""
 
@@ -65,7 +63,6 @@ def judge(mutants: Iterable[Key], survived: Iterable[Key], reasons: Mapping[Key,
 
 
 def written(keys: Iterable[Key]) -> str:
-    """Return the file text of entries for these mutants, without reasons."""
     return "\n".join(_entry(key) for key in sorted(keys))
 
 

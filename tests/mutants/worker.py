@@ -80,7 +80,6 @@ class Forking:
         self.is_reached = False
         self.is_child = False
         self.names: int | None = None
-        """Descriptor for a child's list of imports."""
         self._path = module
         self._module = module.removesuffix(".py").replace("/", ".")
         self._requests = requests

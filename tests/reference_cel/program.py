@@ -18,8 +18,6 @@ RECIPE = build.GoProgram("reference-cel", "0.36.3", (".",), module="tests/refere
 
 
 class Reference:
-    """A running program; a context manager."""
-
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
 

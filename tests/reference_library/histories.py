@@ -39,7 +39,6 @@ class Step:
     version: str = ""
     force: bool = False
     older: int = 0
-    """The existing entries become so much older."""
 
 
 @dataclasses.dataclass(frozen=True)

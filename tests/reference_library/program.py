@@ -29,7 +29,6 @@ RECIPE = build.GoProgram("reference-library", "0.36.3", (".",), module="tests/re
 class Answer:
     object: Any
     managed_fields: list[dict[str, Any]]
-    """In Go's order, including the fields."""
     error: str
     status: dict[str, Any]
     before: int
@@ -37,8 +36,6 @@ class Answer:
 
 
 class Reference:
-    """A running program; a context manager."""
-
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
 

@@ -20,9 +20,7 @@ _TIME: Final = re.compile(r"20[2-9]\d-\d\d-\d\d[T ]\d\d:\d\d:\d\d(Z|\+00:00)")
 _GENERATED: Final = re.compile(r"\bg-[a-z0-9]{5}\b")
 _RUN: Final = frozenset({"resourceVersion", "continue"})
 _KINDS_OWN: Final = frozenset({"generation"})
-"""Metadata that the sample's strategy does not set."""
 _DEPRECATED: Final = re.compile(r'299 - "wardle.example.com/v1alpha1 (?:Flunder|Fischer) is deprecated[^"]*"(, )?')
-"""The sample's warning about its first version."""
 _HEADERS: Final = ("content-type", "retry-after", "warning", "cache-control")
 """Ours sends nosniff with every error, the reference server with plain ones."""
 

@@ -50,7 +50,6 @@ class Certificates:
 
     @property
     def service_account_public_key(self) -> Path:
-        """Path of the key that verifies tokens signed by ``service-account``."""
         return self.directory / "service-account.pub"
 
     def certificate(self, name: str) -> Path:

@@ -38,7 +38,6 @@ class Environment:
 
     @property
     def kubernetes_url(self) -> str:
-        """URL of kube-apiserver; without one, nothing listens there."""
         return f"https://{HOST}:{self.kubernetes_port or 1}"
 
     def kubeconfig(self, user: str = ADMIN) -> Path:
@@ -97,8 +96,7 @@ def _base64(file: Path) -> str:
 def environment(directory: Path, *, cluster: bool = True, others: frozenset[int] = frozenset()) -> Iterator[Environment]:
     """Run etcd, and a prepared kube-apiserver if ``cluster``, on the processors ``others`` (empty: any) during the block.
 
-    Raises:
-        ProgramFailed, StepFailed: a program did not start, or could not be built.
+    Raises ProgramFailed, StepFailed.
     """
     made = certificates.make(directory / "pki")
     with ExitStack() as stack:

@@ -32,15 +32,11 @@ class FlunderStatus(Model):
 
 
 class Flunder(Kind):
-    """An example type with a spec and a status."""
-
     spec: FlunderSpec | None = None
     status: FlunderStatus | None = None
 
 
 class FlunderV1beta1(Kind):
-    """An example type with a spec and a status."""
-
     spec: FlunderSpecV1beta1 | None = None
     status: FlunderStatus | None = None
 
@@ -50,8 +46,6 @@ class Fischer(Kind):
 
 
 class FlunderStrategy(Strategy):
-    """The stored version."""
-
     singular = "flunder"
     model = Flunder
     has_status = False

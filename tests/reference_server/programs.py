@@ -103,11 +103,7 @@ def answers(url_port: int, path: str, certificates: Certificates, user: str) -> 
 
 
 def wait_until_ready(program: Program, port: int, certificates: Certificates, user: str, seconds: float = 120.0) -> float:
-    """Wait until ``/readyz`` answers 200; return the seconds that it took.
-
-    Raises:
-        ProgramFailed: the program ended, or took too long.
-    """
+    """Wait until ``/readyz`` answers 200; return the seconds that it took. ProgramFailed if the program ends, or takes too long."""
     began = time.monotonic()
     while answers(port, "/readyz", certificates, user) != http.client.OK:
         if program.process.poll() is not None:

@@ -32,8 +32,6 @@ REGISTRATION: Final = "admissionregistration.k8s.io/v1"
 
 @dataclass
 class Hooks:
-    """Webhooks that answer as the object says."""
-
     port: int = 0
     seen: list[Any] = field(default_factory=list)
 

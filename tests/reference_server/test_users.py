@@ -21,7 +21,6 @@ NAMESPACE: Final = "bench"
 ELSEWHERE: Final = f"/apis/{GROUP}/v1alpha1/namespaces/many/flunders"
 EVERYWHERE: Final = f"/apis/{GROUP}/v1alpha1/flunders"
 NOBODY: Final = ""
-"""A user without a certificate."""
 RBAC: Final = "rbac.authorization.k8s.io/v1"
 GO_TYPES: Final = "Go says it with the types of its program"
 MAY_IMPERSONATE: Final = {"Impersonate-User": "somebody", "Impersonate-Group": "testers"}

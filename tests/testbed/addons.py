@@ -36,11 +36,6 @@ def apply_network_policies() -> None:
 
 
 def apply_storage() -> None:
-    """Create the class ``shared`` with a few volumes.
-
-    A volume is a hostPath, which pods of both nodes share, because both nodes are this machine. So it is ReadWriteMany, and its VMs can
-    migrate. It is world-writable for pods of any user.
-    """
     objects: list[dict[str, object]] = [_storage_class(SHARED_CLASS)]
     for number in range(_SHARED_VOLUMES):
         directory = layout.shared_volumes() / f"shared-{number}"
@@ -81,7 +76,6 @@ def set_default_class(*, is_default: bool) -> None:
 
 
 def recycle_shared_volumes() -> None:
-    """Empty and free the volumes of deleted claims, because this cluster has no provisioner."""
     for volume in kubectl.get("persistentvolumes")["items"]:
         name = volume["metadata"]["name"]
         if volume["status"].get("phase") == "Released" and name.startswith("shared-"):

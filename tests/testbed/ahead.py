@@ -17,9 +17,9 @@ NICENESS = 10
 
 
 def run(background: str, command: Sequence[str], log: pathlib.Path) -> int:
-    """Run ``background`` and ``command`` at once; return the command's exit status or, if that is 0, the background's.
+    """Run both commands at once; return the exit status of ``command`` or, if that is 0, of ``background``.
 
-    If the command fails, the background is ended.
+    If ``command`` fails, ``background`` is ended.
     """
     log.parent.mkdir(parents=True, exist_ok=True)
     progress.say(f"  ▸ beside it, {background}; log {log}")

@@ -123,7 +123,6 @@ PROGRAMS: dict[str, GoProgram | HelmProgram] = {
     )
 }
 ON_REQUEST = ("multus", "kwok")
-"""Built only when a test or benchmark needs them."""
 
 
 def directory_of(tool: str) -> pathlib.Path:

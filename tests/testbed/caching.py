@@ -10,10 +10,7 @@ from tests.testbed import progress
 
 
 def once(wanted: pathlib.Path, title: str, make: Callable[[pathlib.Path], None]) -> pathlib.Path:
-    """Return the directory ``wanted``; if absent, let ``make`` fill a temporary one and rename it.
-
-    Other callers wait. A failed ``make`` leaves only a temporary directory, which the next caller removes.
-    """
+    """Return the directory ``wanted``; if absent, let ``make`` fill a temporary one and rename it. Concurrent callers wait."""
     if wanted.exists():
         return wanted
     wanted.parent.mkdir(parents=True, exist_ok=True)

@@ -19,7 +19,6 @@ def _hierarchies() -> list[pathlib.Path]:
 
 
 def of(node: layout.Node) -> Iterator[pathlib.Path]:
-    """Return the node's cgroup directory in every hierarchy, existing or not."""
     return (hierarchy / node.name for hierarchy in _hierarchies())
 
 

@@ -46,7 +46,6 @@ def _alone() -> Iterator[None]:
 
 
 def up() -> None:
-    """Bring the cluster up; running parts stay."""
     _refuse_impossible_state_directory()
     for tool in build.PROGRAMS:
         if tool not in build.ON_REQUEST:
@@ -149,7 +148,6 @@ def is_ready(node: layout.Node) -> bool:
 
 
 def down() -> None:
-    """Stop everything and remove every trace but the cache."""
     with _alone():
         if layout.state().exists() or leftovers():
             _remove()

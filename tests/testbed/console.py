@@ -12,10 +12,7 @@ LEAVE = b"\x1d"  # Ctrl-]
 
 
 def wait_for(machine: str, pattern: str, *, timeout_seconds: float = 90) -> str:
-    """Read a machine's serial console until ``pattern`` appears; return the output. StepFailed after the timeout.
-
-    Typing Enter now and then makes the guest repeat its prompt.
-    """
+    """Read a machine's serial console until ``pattern`` appears; return the output. StepFailed after the timeout."""
     deadline = time.monotonic() + timeout_seconds
     seen = ""
     while time.monotonic() < deadline:

@@ -11,7 +11,6 @@ NAMES = ("kube-scheduler", "kube-controller-manager", "kube-apiserver", "etcd") 
 
 
 def up() -> None:
-    """Start missing processes, and wait until kube-apiserver is ready."""
     client, peer = (f"http://127.0.0.1:{port}" for port in (layout.ETCD_CLIENT_PORT, layout.ETCD_PEER_PORT))
     processes.ensure(
         "etcd",

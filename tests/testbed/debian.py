@@ -7,16 +7,10 @@ from collections.abc import Mapping, Sequence
 from tests.testbed import progress, project_images
 
 LIBRARIES = "usr/lib/x86_64-linux-gnu"
-"""Directory below ``root`` with the libraries and the dynamic linker."""
 
 
 def unpack(target: pathlib.Path, packages: Sequence[str], scripts: Mapping[str, str]) -> None:
-    """Unpack packages to ``root`` in a directory, and write scripts next to it.
-
-    Args:
-        packages: all necessary ones; dependencies are not resolved.
-        scripts: texts by file name.
-    """
+    """Unpack these packages, without their dependencies, to ``root`` in a directory; write ``scripts`` (texts by file name) next to it."""
     work = target / "work"
     for name in ("lists/partial", "archives/partial"):
         (work / name).mkdir(parents=True)

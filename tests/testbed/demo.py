@@ -71,7 +71,7 @@ def _do(*, own: bool) -> None:
 
 
 def _expected(*, own: bool) -> dict[str, float]:
-    """Return the recorded seconds of the steps that must still run, by title; steps with cached results are left out."""
+    """Return the recorded seconds of the steps that must still run, by title. ``own``: of our cluster, so also builds, unless cached."""
     recorded = estimate.SECONDS
     steps = {_CHART: recorded["chart"], _CREATE: recorded["machine"], _RUNNING: recorded["running"], _CONSOLE: recorded["prompt"]}
     if not plugin.packages_path().exists():

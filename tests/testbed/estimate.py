@@ -19,7 +19,6 @@ SECONDS: Mapping[str, float] = {
 """``chart`` includes the cluster's start and the import of images."""
 
 FEWEST_SECONDS = 20.0
-"""Recorded seconds until this machine's speed is known."""
 SLOWEST, QUICKEST = 8.0, 0.25
 SHORTEST_REST = 0.05
 """Least remaining share of a running step."""

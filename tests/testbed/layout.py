@@ -22,12 +22,10 @@ def _home() -> pathlib.Path:
 
 
 def cache() -> pathlib.Path:
-    """Return the directory of built programs and base images, shared by all clusters and clones."""
     return pathlib.Path(os.environ.get("KUBEVIRT_CACHE") or _home() / ".cache" / "kubevirt-python").absolute()
 
 
 def state() -> pathlib.Path:
-    """Return the directory of the running cluster's files; ``down`` removes it."""
     return pathlib.Path(os.environ.get("KUBEVIRT_STATE") or _home() / ".local" / "state" / "kubevirt-python").absolute()
 
 
@@ -66,12 +64,10 @@ class Node:
 
     @property
     def pod_cidrs(self) -> tuple[str, str]:
-        """The node's ranges of pod addresses: IPv4, then IPv6."""
         return f"10.244.{self.number}.0/24", f"fd00:10:244:{self.number}::/64"
 
     @property
     def link(self) -> str:
-        """The host's end of the veth pair."""
         return f"kv{self.name}"
 
     @property

@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from typing import BinaryIO, Final
 
 SOCKET: Final = "run/dbus/system_bus_socket"
-"""Path of the bus in the node's file system."""
 PATH: Final = "/org/freedesktop/login1"
 INTERFACE: Final = "org.freedesktop.login1.Manager"
 DELAY_SECONDS: Final = 600

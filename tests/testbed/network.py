@@ -66,7 +66,6 @@ def _connect(node: layout.Node) -> None:
 
 
 def down() -> None:
-    """Remove everything. A namespace takes its rules, routes and bridges with it, and a bridge its routes."""
     for node in layout.NODES:
         if _link_exists(node.link):
             progress.run(["ip", "link", "delete", node.link])

@@ -23,7 +23,6 @@ def process_names(node: layout.Node) -> list[str]:
 
 
 def inside(node: layout.Node) -> list[str]:
-    """Return the words before a command that run it in the node's namespaces."""
     namespaces = ["nsenter", "--target", str(_first(node).pid), "--net", "--mount", "--pid"]
     # We record nsenter's process; the kernel ends the program with it, so no unrecorded program remains.
     return [*namespaces, "--", "setpriv", "--pdeathsig", "KILL", "--"]
@@ -59,7 +58,6 @@ def start_namespaces(node: layout.Node) -> None:
 
 
 def kill(node: layout.Node) -> None:
-    """End all processes of the node at once: those of its namespace end with its first one."""
     processes.end([_holder(node)])
 
 
@@ -150,7 +148,6 @@ def start_kubelet(node: layout.Node, **settings: object) -> None:
 
 
 def restart_kubelet(node: layout.Node, **settings: object) -> None:
-    """Restart the kubelet with these additional settings. Pods keep running."""
     processes.end([f"{node.name}-kubelet"])
     start_kubelet(node, **settings)
 

@@ -99,12 +99,10 @@ def install_for_python() -> None:
 
 
 def install_for_login() -> None:
-    """Install missing packages for a login to a guest; without root, only name them."""
     _install_or_say(_missing(_LOGIN_NEEDS), "a login to the guest")
 
 
 def install_for_java() -> None:
-    """Install missing packages for tests with a Java client; without root, only name them."""
     _install_or_say(_missing(_JAVA_NEEDS), "a test with a Java client")
 
 

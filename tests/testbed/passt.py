@@ -12,7 +12,6 @@ _SCRIPT = f"""#!/bin/sh
 exec {_ROOT}/{debian.LIBRARIES}/ld-linux-x86-64.so.2 --library-path {_ROOT}/{debian.LIBRARIES} {_ROOT}/usr/bin/passt "$@"
 """
 WRAPPER = "emulator"
-"""Mounted in place of the machine's emulator (:mod:`tests.testbed.emulator`)."""
 _WRAPPER = f"""#!/bin/sh
 exec {emulator.PLACE} "$@" -global virtio-net-pci.vectors=0
 """
@@ -20,7 +19,6 @@ exec {emulator.PLACE} "$@" -global virtio-net-pci.vectors=0
 
 
 def directory() -> pathlib.Path:
-    """Return a directory to mount at ``PLACE``, with ``passt`` and a wrapper of the emulator."""
     return caching.once(layout.cache() / "passt-13.2", TITLE, _fetch)
 
 

@@ -14,7 +14,7 @@ _DAYS = "3650"
 
 
 def ensure() -> None:
-    """Make missing keys, certificates and kubeconfigs; existing ones stay, so that running components trust each other."""
+    """Make missing keys, certificates and kubeconfigs; existing ones stay, because running components trust them."""
     layout.pki().mkdir(parents=True, exist_ok=True)
     layout.pki().chmod(0o700)
     _authority("ca", "kubernetes")

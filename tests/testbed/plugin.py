@@ -1,7 +1,4 @@
-"""The kubectl plugin for `make demo` and `make env`.
-
-The virtual environment of `make setup` is ten times as large.
-"""
+"""The kubectl plugin for `make demo` and `make env`: a tenth of `make setup`'s virtual environment."""
 
 import hashlib
 import pathlib

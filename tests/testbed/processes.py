@@ -31,7 +31,6 @@ class Identity:
     start_ticks: int
 
     def is_alive(self) -> bool:
-        """Return whether the process runs; a zombie does not."""
         stat = _stat(self.pid)
         return stat is not None and stat[0] != "Z" and int(stat[19]) == self.start_ticks
 

@@ -29,7 +29,6 @@ class StepFailed(Exception):
 
 
 def say(text: str) -> None:
-    """Print a whole line to standard error, without mixing concurrent steps."""
     with _printing:
         print(text, file=sys.stderr, flush=True)
 
@@ -102,7 +101,10 @@ def run(
     stdin: str | None = None,
     timeout_seconds: float = 1800,
 ) -> None:
-    """Run a program to its end, with its output in the step's log. StepFailed if it fails or takes too long."""
+    """Run a program to its end; its output goes to the step's log. StepFailed if it is missing, fails or takes too long.
+
+    ``environment`` is added to ours.
+    """
     words = [os.fspath(argument) for argument in arguments]
     log = _log.get() or layout.logs() / "commands.log"
     log.parent.mkdir(parents=True, exist_ok=True)

@@ -52,7 +52,6 @@ PROCESSES = (
 )
 NAMES = (*(process.name for process in PROCESSES), "etcd", "testguest")
 ON_REQUEST = ("debian",)
-"""Large images that most clusters do not need."""
 
 
 def reference_of(name: str) -> str:

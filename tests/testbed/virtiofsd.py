@@ -15,7 +15,6 @@ exec {_PLACE}/root/{_LIBRARIES}/ld-linux-x86-64.so.2 --library-path {_PLACE}/roo
 
 
 def directory() -> pathlib.Path:
-    """Return a directory with virtiofsd and its libraries, to mount at ``/usr/libexec``."""
     return caching.once(layout.cache() / "virtiofsd-13", TITLE, _fetch)
 
 

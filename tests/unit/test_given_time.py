@@ -28,8 +28,6 @@ def test_processor_time_of_others_is_not_given_time(after: Look, expected: float
 
 
 class Clocks:
-    """Clocks that a test advances in steps."""
-
     def __init__(self, wall: float, stalled: float, guest: float) -> None:
         self.steps = wall, stalled, guest
         self.count = 0

@@ -105,7 +105,6 @@ async def _talk(child: asyncio.subprocess.Process, document: bytes) -> tuple[int
 
 
 async def _end(child: asyncio.subprocess.Process) -> None:
-    """Kill the process group, and wait up to ``_GONE_SECONDS`` until its pipes are closed."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(child.pid, signal.SIGKILL)
     with contextlib.suppress(TimeoutError):
@@ -114,7 +113,6 @@ async def _end(child: asyncio.subprocess.Process) -> None:
 
 
 async def _read(pipe: asyncio.StreamReader) -> bytes:
-    """Return the first ``MAX_OUTPUT`` + 1 bytes of a pipe, and drop the rest."""
     kept = bytearray()
     while chunk := await pipe.read(MAX_OUTPUT):
         kept += chunk[: MAX_OUTPUT + 1 - len(kept)]

@@ -132,7 +132,6 @@ def _vendors(processors: frozenset[str]) -> frozenset[str]:
 
 
 def _is_selective(asked: Object) -> bool:
-    """Return whether the placement fields exclude any node."""
     required = dig(asked, "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution")
     return bool(asked.get("nodeName") or asked.get("nodeSelector")) or required is not None
 

@@ -61,7 +61,7 @@ class ReplicaSets:
         self._informers = informers
 
     def subscribe(self, controller: Controller) -> None:
-        """Enqueue a set when it changes, or a machine that it controls or may adopt."""
+        """Enqueue a set when it changes, or a machine or claim of it, or a machine that it may adopt."""
 
         def set_changed(old: Object | None, new: Object | None) -> None:
             obj = new or old or {}
@@ -160,7 +160,6 @@ class ReplicaSets:
         self._informers.vms.remember(written)
 
     async def _create(self, replica_set: Object, wanted: Sequence[int | None]) -> Failure | None:
-        """Create machines with these ordinals; None: one with a random name."""
         return await self._in_batches(replica_set, replica_sets.FAILED_CREATE, wanted, lambda each: self._create_one(replica_set, each))
 
     async def _in_batches(
@@ -183,7 +182,6 @@ class ReplicaSets:
         self._tell(replica_set, "Normal", "SuccessfulCreate", f"Created virtual machine: {name_of(made)}")
 
     async def _roll_out(self, replica_set: Object, numbers: Sequence[int]) -> Failure | None:
-        """Give these machines the newest template."""
         return await self._in_batches(
             replica_set, replica_sets.FAILED_UPDATE, numbers[:BURST], lambda each: self._roll_out_one(replica_set, each)
         )

@@ -26,7 +26,10 @@ _NOT_OF_AN_END: Final = power.OFF_REASONS | {*unreachable_nodes.REASONS, summary
 
 
 def report(seen: Observed, decision: power.Power) -> tuple[Action, ...]:
-    """Return actions that keep phase and message of the last attempt's end, and say why no further attempt begins."""
+    """Return actions for a machine that is off: it keeps phase and message of the last attempt's end, else becomes Stopped.
+
+    The condition Ready says why no further attempt begins.
+    """
     status = statuses.status_of(seen)
     ready = condition(status.get("conditions"), conditions.READY) or {}
     gives_up = ready.get("reason") == summary.BACK_OFF and decision.reason in power.ASKED_TO_BE_OFF

@@ -84,7 +84,6 @@ def _waits_for_turn(vm: Object) -> bool:
 
 
 def _order(vm: Object, priorities: Priorities) -> Order:
-    """Return the machine's sort key: high priority first, then the machine that was lost first."""
     name = str(dig_vm(vm, "spec", "priorityClassName") or "")
     return -priorities.get(name, 0), _written(vm), key_of(vm)
 

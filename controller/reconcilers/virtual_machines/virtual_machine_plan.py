@@ -129,7 +129,6 @@ def _end_imports(seen: Observed) -> tuple[Action, ...]:
 
 
 def _is_to_end(seen: Observed) -> bool:
-    """True if the newest attempt will end: a user stopped it, or edited the spec before a guest started."""
     return attempts.is_stopped(seen.vm) or attempts.is_outdated(seen.vm, own_pod(seen, seen.pods))
 
 

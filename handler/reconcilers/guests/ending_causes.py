@@ -50,6 +50,5 @@ def _because(cause: str, end: End) -> str:
 
 
 def _is_to_end(vm: Mapping[str, Any]) -> bool:
-    """Return whether the machine should be off or in a later attempt, or has a ``stopTime`` for this attempt."""
     decision = power.decide(vm)
     return not decision.on or decision.attempt > power.current_attempt(vm) or bool(power.newest_attempt(vm).get("stopTime"))

@@ -82,7 +82,6 @@ def _condition(vm: Object, agent: messages.AgentStatus) -> Object:
 
 
 def _has_just_arrived(observed: messages.Status, now: datetime) -> bool:
-    """Return whether the agent reported nothing, and the guest arrived less than ``WRITE_SECONDS`` ago."""
     silent = observed.agent == messages.AgentStatus()
     return silent and any(
         each.direction == "incoming" and now.timestamp() - each.end_time < WRITE_SECONDS for each in observed.migrations

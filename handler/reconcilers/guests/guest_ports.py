@@ -80,11 +80,11 @@ class Node(Protocol):
         ...
 
     async def join_network(self, vm: Object, card: str, pod_uid: str, connection: Connection) -> Interface:
-        """Set up one card that a running guest has or gets, and return it. Raises Unsupported, CommandFailed, Fault."""
+        """Set up one card that a running guest has or gets, and return it. Raises NotInPod, Unsupported, CommandFailed, Fault."""
         ...
 
     async def leave_network(self, vm: Object, card: str, pod_uid: str, connection: Connection) -> None:
-        """Remove the network of a card that the guest released. Raises CommandFailed."""
+        """Remove the network of a card that the guest released. Raises CommandFailed or Fault."""
         ...
 
     async def forward(self, connection: Connection, addresses: Sequence[str]) -> None:

@@ -70,10 +70,8 @@ class PodNetworks:
     async def set_up(self, vm: Mapping[str, Any], pod_uid: str, connection: Connection) -> tuple[Interface, ...]:
         """Set up the pod's network once, and return the guest's interfaces.
 
-        Raises:
-            Unsupported: the machine's network is impossible.
-            CommandFailed: a program failed, in this attempt or, if another is too early, in the last one.
-            Fault: a plugin failed, in the same sense.
+        Raises Unsupported if the machine's network is impossible; CommandFailed if a program failed, Fault if a plugin did, in this attempt
+        or, if another is too early, in the last one.
         """
         if (interfaces := self._interfaces.get(pod_uid)) is not None:
             return interfaces

@@ -76,7 +76,6 @@ class MigrateSource(migration_side.Side[side_plan.SourceAction]):
         return self._ports.links.acquire(left, Holder("source", request)) if left else None
 
     def _stalled(self, uid: str, link: Link | None) -> float:
-        """Return for how many seconds no data of the guest has moved; 0: unknown."""
         status = link.status if link is not None and link.connection is not None else None
         report = status.migration_of(uid) if status is not None else None
         return self._stalls.seconds(uid, report, asyncio.get_running_loop().time())

@@ -85,7 +85,6 @@ def cause(migration: Object, report: messages.MigrationStatus, now: datetime, st
 
 
 def _bound(options: Object, report: messages.MigrationStatus) -> str:
-    """Return a clause for users if the bandwidth limit determines the rate; else empty."""
     allowed, elapsed = quantity.parse(str(_given(options.get("bandwidth"), 0))).bytes, report.elapsed_milliseconds
     sent = migration_progress.amounts(report)[1]
     if not allowed or elapsed < MILLISECONDS or sent * MILLISECONDS / elapsed < BOUND_SHARE * allowed:
@@ -128,7 +127,6 @@ def _limit(migration: Object) -> int | None:
 
 
 def _elapsed(migration: Object, now: datetime) -> float:
-    """Return seconds since ``Running``; negative before it."""
     stamps = dig_migration(migration, "status", "phaseTransitionTimestamps") or []
     entered = [each["time"] for each in stamps if each.get("phase") == phases.RUNNING]
     return (now - times.parse(entered[-1])).total_seconds() if entered else -1.0

@@ -172,7 +172,6 @@ def amounts(report: messages.MigrationStatus) -> tuple[int, int, int]:
 
 
 def _expected(found: Mapping[str, int]) -> int | None:
-    """Return the expected remaining seconds, rounded up; None if it never ends, or the rate is unknown."""
     gained = found["bytesPerSecond"] - found["dirtyBytesPerSecond"]
     return -(-found["remainingBytes"] // gained) if gained > 0 else None
 

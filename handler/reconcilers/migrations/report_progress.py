@@ -84,7 +84,6 @@ class ReportProgress:
 
 
 def _moving(link: Link | None, uid: str) -> messages.MigrationStatus | None:
-    """Return the source virt-launcher's report while the migration runs and has statistics; else None."""
     report = link.status.migration_of(uid) if link is not None and link.status is not None else None
     if report is None or (report.direction, report.state) != ("outgoing", "running"):
         return None

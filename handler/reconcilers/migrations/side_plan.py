@@ -377,7 +377,6 @@ def _target_over(seen: Observed) -> TargetPlan:
 
 
 def _left(seen: Observed, seconds: float) -> float:
-    """Return how many of these seconds after the Migration's end are left; 0 without an end."""
     ended = times.parsed(dig_migration(seen.migration, "status", "endTime"))
     if ended is None:
         return 0.0

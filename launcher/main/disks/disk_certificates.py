@@ -86,7 +86,6 @@ def _source(disk: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _by_keys(said: str) -> str:
-    """Return QEMU's message with keys of the Secret instead of file names."""
     for file, key in _KEYS.items():
         said = said.replace(f"{layout.NBD_CERTIFICATES_DIRECTORY}/{file}", key)
     return said

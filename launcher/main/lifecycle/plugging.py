@@ -123,7 +123,6 @@ class Plugging:
 
 
 def _require_images(domain: Mapping[str, Any]) -> None:
-    """Raise NotReady for disks with an unfinished import, such as after a migration away from the pod that imported."""
     directories = import_plans.Directories(Path(layout.DISKS_DIRECTORY), Path(layout.DEVICES_DIRECTORY))
     if due := tuple(import_plans.missing(domain, directories)):
         raise files.NotReady(due, f"disk {due[0]!r}: its claim lacks a complete image; the machine's next start imports it")

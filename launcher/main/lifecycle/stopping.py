@@ -61,7 +61,6 @@ class Stop:
             await asyncio.sleep(self._times.stop)
 
     async def _look(self) -> bool:
-        """Observe the domain, which may have changed since the last event; return whether that succeeded in time."""
         try:
             async with self._limit():
                 return await self._watch.look()

@@ -77,7 +77,6 @@ class Watch:
             return True
 
     async def _measure(self, uid: str) -> None:
-        """Record the statistics of the migration that brought the domain, if libvirt has them within ``FIGURES_SECONDS``."""
         with contextlib.suppress(HypervisorError, TimeoutError):
             async with asyncio.timeout(FIGURES_SECONDS):
                 figures = await self._hypervisor.progress(self.record.known.name, completed=True)

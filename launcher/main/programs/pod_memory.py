@@ -47,7 +47,6 @@ def available(mount: Path = Path("/sys/fs/cgroup"), own: Path = Path("/proc/self
 
 
 def _paths(text: str) -> dict[str, PurePosixPath]:
-    """Return the cgroup path by controller (``""``: version 2) in ``/proc/self/cgroup``."""
     found: dict[str, PurePosixPath] = {}
     for line in text.splitlines():
         _, controllers, path = line.split(":", 2)

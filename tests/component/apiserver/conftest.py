@@ -58,7 +58,6 @@ class Api:
     path: str = WIDGETS.path(NAMESPACE)
     extra: dict[str, Any] = field(default_factory=dict)
     served: Process | None = None
-    """The server, if it runs in this process."""
 
     @property
     def process(self) -> Process:

@@ -46,13 +46,10 @@ CUTS: Final = tuple((killed, is_lost) for killed in ("virt-api", "etcd") for is_
 
 
 class CutStorage:
-    """Forwards requests, counts them, and cuts one."""
-
     def __init__(self, behind: MemoryStorage) -> None:
         self._behind = behind
         self.request_progress, self.compact, self.close = behind.request_progress, behind.compact, behind.close
         self.at: int | None = None
-        """Number of the request to cut; None: counts none."""
         self.killed = ""
         self.is_lost = False
         self.cut = asyncio.Event()

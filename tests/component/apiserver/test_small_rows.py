@@ -184,8 +184,6 @@ async def test_wch_05_bookmarks_are_sent_while_idle(api: Api) -> None:
 
 
 class Counting(OldWidgetStrategy):
-    """Counts conversions to the old version, one per encoding."""
-
     shown = 0
 
     def downgrade(self, obj: Object) -> Object:
@@ -270,8 +268,6 @@ async def test_shd_01_stopping_server_is_unready_but_serves_on(pki: Pki) -> None
 
 
 class Noting(WidgetStrategy):
-    """Records the turns of the event loop that make rows."""
-
     def __init__(self) -> None:
         super().__init__()
         self.turns = 0

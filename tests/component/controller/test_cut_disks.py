@@ -33,7 +33,6 @@ CASES: Final[Mapping[str, tuple[Object | None, Object | None]]] = {
     "eject": ({**DRIVE, **CLAIM}, DRIVE),
     "another medium": ({**DRIVE, **CLAIM}, OTHER),
 }
-"""The disk before and after."""
 SUFFIX: Final = re.compile("-volume-[a-z2-7]{5}")
 """A digest with the random uid of the guest's pod."""
 
@@ -71,7 +70,6 @@ class Rest(verbs.Rest):
 
 
 def change(vm: Object) -> None:
-    """Take new disks as virt-api does, and release removed ones as virt-handler does."""
     vm["status"]["domain"]["liveChanges"] = list(hot_plug.KINDS)
     if running.RUNNING in vm["status"]:
         hot_plug.record(vm)
@@ -112,7 +110,7 @@ async def begin(cluster: Cluster, before: Object | None) -> None:
 
 
 async def played(name: str, at: int | None, *, is_lost: bool = False) -> tuple[str, str] | None:
-    """Play a change, and kill virt-controller at this write; return the end and the pods, None if there are fewer writes."""
+    """Play a change, and kill virt-controller at this write; return the end and the pods, None without such a write."""
     api, (before, after) = verbs.CutAPI(), CASES[name]
     cluster = Cluster(api)
     rest = Rest(cluster, api)

@@ -45,12 +45,10 @@ class CutAPI(FakeAPI):
     def __init__(self) -> None:
         super().__init__()
         self.at: int | None = None
-        """Number of the write to cut; None: counts none."""
         self.is_lost = False
         self.steps = 0
         self.killed = asyncio.Event()
         self.pods: dict[str, str] = {}
-        """Names of all pods that were created, by uid."""
 
     async def _store(self, key: Key, obj: Object) -> Object:
         stored = await super()._store(key, obj)
@@ -88,7 +86,6 @@ class Rest:
         self.cluster, self.api = cluster, api
         self.starts_pods = True
         self.ends: dict[str, str] = {}
-        """Termination messages by uid of pods without a guest."""
 
     async def play(self) -> None:
         while True:
@@ -211,7 +208,6 @@ CASES: Final[Mapping[str, Case]] = {
 
 
 async def begin(cluster: Cluster, rest: Rest, case: Case) -> None:
-    """Bring the machine to the state before the verb."""
     vm = a_vm(runStrategy="RerunOnFailure" if case.begins else "Halted", managedSave=case.saves_to)
     vm["metadata"]["uid"] = UID
     await cluster.api.put(CLAIMS, {"metadata": {"name": "memory", "namespace": "ns"}, "spec": {"accessModes": ["ReadWriteMany"]}})
@@ -253,7 +249,7 @@ async def call(cluster: Cluster, verb: str, body: Mapping[str, Any]) -> None:
 
 
 async def played(name: str, at: int | None, *, is_lost: bool = False) -> tuple[str, list[str]] | None:
-    """Play a verb, and kill virt-controller at this write; return the end and the pods, None if there are fewer writes."""
+    """Play a verb, and kill virt-controller at this write; return the end and the pods, None without such a write."""
     api, case = CutAPI(), CASES[name]
     cluster = Cluster(api)
     rest = Rest(cluster, api)
@@ -267,8 +263,6 @@ async def played(name: str, at: int | None, *, is_lost: bool = False) -> tuple[s
 
 @dataclass(frozen=True)
 class Cut:
-    """A change that virt-controller carries out, and its kill at one write."""
-
     cluster: Cluster
     api: CutAPI
     rest: Rest
@@ -277,7 +271,7 @@ class Cut:
     is_done: Callable[[], bool]
 
     async def play(self, at: int | None, *, is_lost: bool) -> bool:
-        """Kill virt-controller at this write (None: at no write), and let the next one finish. Return False if there are fewer writes."""
+        """Kill virt-controller at this write (None: at none), and let the next one finish. Return False without such a write."""
         async with asyncio.TaskGroup() as tasks:
             playing = tasks.create_task(self.rest.play())
             async with working(self.api, "--no-leader-elect"):

@@ -66,7 +66,6 @@ class World:
         raise AssertionError(f"the set stayed {found.get('status')}, with {[name_of(each) for each in machines]}")
 
     async def settled(self, count: int, name: str = "web") -> list[Object]:
-        """Wait until the set has, and reports, this number of machines; return them."""
         return await self.until(lambda found, all_: len(owned(found, all_)) == count == dig(found, "status", "replicas"), name)
 
     async def scale(self, replicas: int) -> None:

@@ -33,7 +33,6 @@ class Node(Cluster):
         return self.now
 
     async def beat(self, holds: int = HOLDS) -> None:
-        """Renew node1's Lease, valid for ``holds`` seconds; the node's clock is years behind."""
         now = f"1990-01-01T00:00:00.{next(self._beats):06}Z"
         lease = heartbeat.lease("node1", LEASE_NAMESPACE, Verdict(accelerated=False, reason="test"), now)
         lease["spec"]["leaseDurationSeconds"] = holds

@@ -24,7 +24,6 @@ class Evicting(FakeAPI):
         super().__init__()
         self.evicted: list[str] = []
         self.uids: list[Any] = []
-        """Uids that the evictions demand of the pods."""
         self.refusal: errors.StatusError | None = None
         self.failure: dict[str, Any] | None = None
         """The answer to evictions, with HTTP's success code; None: a Success."""

@@ -30,8 +30,6 @@ CHANGES: Final[Mapping[str, tuple[list[dict[str, Any]], list[dict[str, Any]]]]] 
 
 
 class CutNode(FakeNode):
-    """The pod of both virt-handlers."""
-
     def __init__(self, cutter: Cutter) -> None:
         super().__init__()
         self._cutter = cutter
@@ -60,7 +58,7 @@ def of_guest(launcher: FakeLauncher) -> list[str]:
 
 
 async def played(kubelet: Path, change: str, step: int, *, is_lost: bool) -> bool:
-    """Play a change, and kill virt-handler at this step, whose effect is lost if ``is_lost``; return False if it has fewer steps."""
+    """Play a change, and kill virt-handler at this step, with or without its effect; return False without such a step."""
     runs, desired = CHANGES[change]
     async with a_world(kubelet) as world:
         await world.vm()

@@ -57,7 +57,6 @@ class Cutter:
     kills_libvirtd: bool
     at: int
     steps: int | None = None
-    """None: not begun."""
     cut: asyncio.Event = field(default_factory=asyncio.Event)
 
     def install(self) -> None:
@@ -141,7 +140,7 @@ def is_there(launcher: FakeLauncher) -> list[bool]:
 
 
 async def played(kubelet: Path, case: Case, step: int, *, is_lost: bool, kills_libvirtd: bool) -> bool:
-    """Play a change, and cut it at this step; return False if it has fewer steps."""
+    """Play a change, and cut it at this step; return False without such a step."""
     comes, again = case.after not in (None, DRIVE), case.before not in (None, DRIVE) and case.after not in (None, DRIVE)
     expected = [True] if comes else [False] if case.after == DRIVE else []
     mounted = {} if comes and not again else {"data": "pod-of-the-disk"}

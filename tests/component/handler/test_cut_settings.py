@@ -26,7 +26,6 @@ CHANGES: Final[Mapping[live_changes.What, tuple[dict[str, Any], str, str]]] = {
     MEMORY: ({"memory": {**ROOM["memory"], "guest": "512Mi"}}, SMALL, LARGE),
     "interface.state": ({"devices": {"interfaces": [{"name": "default", "state": "down"}]}}, "up", "down"),
 }
-"""By setting: the edited members of the domain, and the guest's values before and after."""
 
 
 def name_of(what: str) -> str:
@@ -60,7 +59,7 @@ async def edit(world: World, members: Mapping[str, Any]) -> None:
 
 
 async def played(kubelet: Path, what: live_changes.What, step: int, *, is_lost: bool) -> bool:
-    """Play a change, and kill virt-handler at this step, whose effect is lost if ``is_lost``; return False if it has fewer steps."""
+    """Play a change, and kill virt-handler at this step, with or without its effect; return False without such a step."""
     members, before, after = CHANGES[what]
     async with a_world(kubelet) as world:
         await world.vm()

@@ -42,7 +42,6 @@ class Cutter:
     launcher: FakeLauncher
     is_lost: bool
     at: int | None = None
-    """Number of the step; None: none yet."""
     steps: int = 0
     carried_out: int = 0
     cut: asyncio.Event = field(default_factory=asyncio.Event)
@@ -120,7 +119,7 @@ async def begin(world: World, verb: str) -> None:
 
 
 async def played(kubelet: Path, verb: str, step: int, *, is_lost: bool) -> bool:
-    """Play a verb, and kill virt-handler at this step, whose effect is lost if ``is_lost``; return False if the verb has fewer steps."""
+    """Play a verb, and kill virt-handler at this step, with or without its effect; return False without such a step."""
     prepare, saved = (on_node_disk, on_disk()) if verb in ON_NODE_DISK else (claimed, image())
     async with a_world(kubelet) as world:
         await prepare(world, **({"managedSave": saved} if verb in RESUMES else {}))

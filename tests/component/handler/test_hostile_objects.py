@@ -22,7 +22,6 @@ PROMPT_SECONDS = 5.0
 """A hundred times what a reaction usually takes."""
 
 Placed = tuple[str, Case, bool]
-"""Object, case, and whether to expect an error."""
 
 
 async def attack(world: Live, collection: str, cases: Sequence[Case]) -> None:

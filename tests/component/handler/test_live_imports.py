@@ -29,8 +29,6 @@ DATA: Final[dict[str, Any]] = {
 
 
 async def edit(world: World, *, wanted: bool, runs: bool) -> None:
-    """Write the disk as virt-api and virt-controller do."""
-
     def change(vm: Object) -> None:
         devices = vm["spec"]["domain"]["devices"]
         root = devices["disks"][0]

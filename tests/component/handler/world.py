@@ -78,23 +78,17 @@ class FakeNode:
         self.wired = 0
         self.fault: Exception | None = None
         self.mounted: dict[str, str] = {}
-        """Uids of attachment pods, by disk."""
         self.mounting: Callable[[Callable[[], object]], Awaitable[None]] = _at_once
-        """Carries out a mount or unmount."""
         self.given_claims: list[str] = []
         self.ended: list[str] = []
-        """Uids of attachment pods."""
         self.no_end: Exception | None = None
-        """Such a pod does not end."""
         self.refused_ends = 0
         self.memory_images: dict[Image, int] = {}
         """Mounted ones, with the guests' memory."""
         self.no_mount: Exception | None = None
         self.no_network: Exception | None = None
         self.cards: set[str] = set()
-        """Cards that running guests got."""
         self.joined = self.left = 0
-        """Cards set up in, and removed from, the pod."""
         self.no_card: Exception | None = None
         self.forwarded: list[tuple[str, ...]] = []
         """Targets of departed guests' connections."""
@@ -205,8 +199,6 @@ class FakeRelays:
 
 @dataclass(frozen=True)
 class Way:
-    """Real connections to other nodes and to pods."""
-
     relays: migration_ports.Outgoing
     server: migration_ports.RelayServer
     address: str
@@ -329,7 +321,6 @@ class World:
         api.judge = self._judge
         self.launchers: dict[str, FakeLauncher] = {}
         self.limits, self.link_limits, self.disk_limits = Limits(), links.Limits(), adding.Limits()
-        """Limits of virt-handlers that start later."""
         self.servers: dict[str, FakeRelays] = {}
         self._kubelet = kubelet
         self.records = Records(kubelet / "records")

@@ -488,7 +488,6 @@ def test_registry_image_is_read_with_a_token_and_verified(volume: Path, tmp_path
 
 @pytest.fixture
 def device(tmp_path: Path) -> Path:
-    """Return a file like a block device of 8 MiB, mostly with a former owner's bytes."""
     path = tmp_path / "device"
     path.write_bytes(bytes(MIB) + b"former" * (7 * MIB // 6) + bytes(4))
     return path

@@ -34,8 +34,6 @@ def a_vm(*ports: dict[str, Any], **interface: Any) -> dict[str, Any]:
 
 
 class Guest:
-    """Sends the caller's address on port 80, and then echoes."""
-
     def __init__(self) -> None:
         self.name = f"h7g{uuid.uuid4().hex[:6]}"
         self._pod = ""

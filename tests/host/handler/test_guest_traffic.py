@@ -24,7 +24,6 @@ from tests.host.launcher.sandbox import Launcher, Viewer, a_machine, wait_for
 
 pytestmark = [pytest.mark.host, pytest.mark.timeout(400)]
 Start = Callable[..., Launcher]
-"""Takes a pod, and its resolv.conf."""
 
 MAC: Final = "52:54:00:00:00:77"
 READY_SECONDS: Final = 200
@@ -36,7 +35,6 @@ LEASED: Final = (
     '[ -z "$router" ] || ip route add default via "$router"',
     "set >/tmp/lease",
 )
-"""The guest's script for a lease."""
 
 
 @pytest.fixture(scope="module")

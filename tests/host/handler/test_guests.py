@@ -94,7 +94,6 @@ def machine(pod_uid: str, *, linux: bool = False) -> Object:
 
 
 def _with_image(boot: Object) -> Object:
-    """Return a copy of ``kernelBoot`` that names an image, which an API server requires."""
     return {**boot, "container": {"image": "testguest", **boot["container"]}}
 
 
@@ -179,7 +178,7 @@ async def test_guest_is_reset_once_despite_a_handler_kill(world: World, pods: Po
 
 
 def booted(launcher: sandbox.Launcher, times: int) -> int:
-    """Wait for ``times`` boots of the guest and for its answer; return how often it has booted."""
+    """Wait for ``times`` boots of the guest and for its answer; return the number of boots."""
     with launcher.console() as console:
         seen = "".join(console.expect(sandbox.READY) for _ in range(times))
         return (seen + console.ask("echo here")).count("GUEST-READY")

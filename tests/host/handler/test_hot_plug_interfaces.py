@@ -41,7 +41,6 @@ def pod() -> Iterator[Pod]:
 
 
 def with_lan(pod: Pod, given: str = GIVEN) -> None:
-    """Give the pod's namespace a second link; ``given``: the link's address from IPAM; empty: none."""
     run("ip", "-n", pod.caller, "link", "add", "lan", "type", "veth", "peer", "name", LINK, "netns", pod.name)
     run("ip", "-n", pod.name, "link", "set", LINK, "address", MAC)
     if given:

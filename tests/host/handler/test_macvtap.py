@@ -31,7 +31,6 @@ GUEST, NEIGHBOUR = "192.168.7.2", "192.168.7.1"
 LINK, TAP = attachments.link("lan"), attachments.tap("lan")
 EVIL, LAST = b"EVIL-FRAME", b"LAST-FRAME"
 SWITCH = "02:00:00:00:aa:01"
-"""The other end, where the kernel also sends."""
 VM: dict[str, Any] = {
     "metadata": {"name": "testvm", "namespace": "default", "uid": "3f0e"},
     "spec": {

@@ -36,7 +36,6 @@ SHUTDOWN: Final = """#!/bin/busybox sh
 echo "shutdown $*" > /dev/console
 reboot -f
 """
-"""qemu-ga's program to reboot."""
 DPKG_QUERY: Final = """#!/bin/busybox sh
 echo ran >> /tmp/listings
 printf 'busybox\\t1.35.0\\nqemu-guest-agent\\t7.2\\n'

@@ -34,7 +34,6 @@ class Ceph:
         )
 
     def start(self) -> None:
-        """Start the cluster; return once images can be made."""
         keyring = f"{self._directory}/keyring"
         everything = ("--cap", "mon", "allow *", "--cap", "osd", "allow *")
         self._run("ceph-authtool", "--create-keyring", keyring, "--gen-key", "-n", "mon.", "--cap", "mon", "allow *")
@@ -52,7 +51,6 @@ class Ceph:
         wait_for(lambda: listens(self.port), _SECONDS, "ceph-mon")
 
     def kill_monitor(self) -> None:
-        """Kill the monitor; connected clients continue."""
         assert self._monitor is not None
         self._monitor.kill()
         self._monitor.wait()

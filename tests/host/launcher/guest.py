@@ -62,10 +62,7 @@ def tiny_kernel() -> Path:
 
 
 def build(kernel: str = KERNEL, modules: Sequence[str] = MODULES, programs: Sequence[str] = ()) -> Guest:
-    """Return the guest with this Debian kernel, made at the first call.
-
-    ``programs``: programs of this machine, copied into the guest with their libraries.
-    """
+    """Return the guest with this Debian kernel, and these programs of this machine with their libraries; made at the first call."""
     made_of = hashlib.sha256(f"{modules}{INIT}{kernel.removeprefix(KERNEL)}{' '.join(programs)}".encode()).hexdigest()[:8]
     cache = layout.cache() / f"test-guest-{made_of}"
     if not (cache / "initrd").exists():
@@ -101,12 +98,7 @@ def _build(work: Path, package: str, modules: Sequence[str], programs: Sequence[
 
 
 def copy_modules(kernel: Path, modules: Sequence[str], root: Path, order: str) -> None:
-    """Copy modules of an unpacked kernel, with their dependencies, to the root of an initramfs.
-
-    Args:
-        kernel: directory of the unpacked package.
-        order: the file below ``root`` that lists the modules in loading order.
-    """
+    """Copy modules, with dependencies, of the kernel unpacked at ``kernel`` to an initramfs; list them in ``order``, in loading order."""
     version = next((kernel / "lib/modules").iterdir()).name
     run("depmod", "-b", str(kernel), version)
     names: list[str] = []

@@ -15,7 +15,6 @@ from apiserver.apis.virt.places import layout
 from tests.host.launcher.sandbox import Launcher
 
 View = tuple[int, int]
-"""State and reason of the domain; (0, 0) if there is none."""
 RUNNING = libvirt.VIR_DOMAIN_RUNNING
 VCPU_TICKS = 5
 """Processor time (in 1/100 s) of a vCPU that is created and paused."""

@@ -41,7 +41,6 @@ os.execv("{PYTHON}", ["{PYTHON}", "-m", "launcher"])
 KERNEL_BOOT = {"container": {"kernelPath": "vmlinuz", "initrdPath": "initrd"}, "kernelArgs": KERNEL_ARGS}
 TINY_KERNEL_BOOT = {"container": {"kernelPath": "tiny"}}
 READY = "GUEST-READY\r\n# "
-"""The tiny guest's output once it accepts commands."""
 NO_GRAPHICS: dict[str, Any] = {"graphics": [], "interfaces": []}
 
 
@@ -109,12 +108,11 @@ class Launcher:
             state: the claim of ``firmware.persistentState``; by default a new one.
             hugepages: with a volume of 2 MiB huge pages.
             virtiofsd: directory with virtiofsd and its libraries, for ``/usr/libexec``.
-            passt: directory with passt and its libraries, for ``tests.testbed.passt.PLACE``.
-            filesystems: size of the shared file systems' file system, as ``disks``.
-            environment: further variables.
-            network: name of its network namespace, where it may open taps; by default the machine's own.
+            passt: the same with passt, for ``tests.testbed.passt.PLACE``.
+            filesystems: as ``disks``, for the shared file systems.
+            network: its network namespace, where it may open taps; by default the machine's own.
             resolv_conf: the kubelet's text; by default the machine's own.
-            saves: the claim of ``spec.managedSave``; by default none.
+            saves: the claim of ``spec.managedSave``.
             macvtaps: show the links of its network namespace in /sys, where libvirt looks for them.
         """
         self._first = first
@@ -388,10 +386,7 @@ class Viewer:
         self._socket.close()
 
     def expect(self, text: str, seconds: float = 40.0) -> str:
-        """Return the output up to ``text``.
-
-        AssertionError after ``seconds`` given to the guest (tests/given_time.py), or the console's end.
-        """
+        """Return the output up to ``text``. AssertionError after ``seconds`` given to the guest, or the console's end."""
         wanted = text.encode()
         deadline = Deadline(seconds, self._guests)
         while wanted not in self.seen:

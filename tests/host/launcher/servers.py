@@ -98,7 +98,6 @@ class IscsiTarget:
         return f"{self._address}:{self.portal_port}"
 
     def start(self) -> None:
-        """Start the target; return once initiators can log in."""
         command = ["tgtd", "--foreground", "--iscsi", f"portal={self.portal}"]
         self._process = subprocess.Popen(command, env=self._environment, stderr=subprocess.DEVNULL)
         wait_for(self._answers, 30, "tgtd")
@@ -147,10 +146,7 @@ class NfsServer:
     address = "192.0.2.1"
 
     def __init__(self, namespace: str, directory: Path) -> None:
-        """Create the network namespace, the directories and ganesha's configuration.
-
-        ``directory`` must not exist; its subdirectory ``export`` is exported.
-        """
+        """Create the network namespace, ganesha's configuration, and the new ``directory``; its subdirectory ``export`` is exported."""
         self._namespace, self._directory, self.export = namespace, directory, directory / "export"
         self._server: subprocess.Popen[bytes] | None = None
         self._portmapper: subprocess.Popen[bytes] | None = None

@@ -31,7 +31,6 @@ WRITER = (
 """Writes numbers to sectors, and prints each once it is on the disk."""
 NEWEST = "dd if=/dev/vda bs=512 count=64 iflag=direct 2>/dev/null | tr '\\0' '\\n' | sort -n | tail -n 1"
 BEGINNING = MIB
-"""The writer's bytes at the disk's start."""
 
 
 @dataclass

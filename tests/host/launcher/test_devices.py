@@ -16,7 +16,6 @@ pytestmark = pytest.mark.host
 
 
 QCOW2 = b"QFI\xfb\0\0\0\x03"
-"""The start of a qcow2 image of version 3."""
 
 
 def a_disk_image(path: Path, content: str, before: bytes = b"") -> None:

@@ -43,7 +43,6 @@ def start(program: Path, test_guest: guest.Guest, tmp_path: Path) -> Iterator[St
 
 
 def a_claim(pod: Launcher, name: str) -> Path:
-    """Make a claim's directory in the pod, with its group ownership; return it."""
     directory = pod.filesystems / name
     directory.mkdir()
     directory.chmod(0o2775)

@@ -30,7 +30,6 @@ SUSPENSION = "0b7c1a52-0000-4000-8000-000000000001"
 
 @contextmanager
 def an_attachment_pod(claim: Path) -> Iterator[Process]:
-    """Yield an attachment pod's process, with the claim mounted at ``ATTACHMENT_DIRECTORY``."""
     top = Path(layout.ATTACHMENT_DIRECTORY)
     script = (
         f"mount --make-rprivate / && mount --bind {claim} /mnt && mount -t tmpfs none {top.parents[1]} && mkdir -p {top}"

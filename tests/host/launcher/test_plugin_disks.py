@@ -18,8 +18,6 @@ pytestmark = [pytest.mark.host, pytest.mark.timeout(300)]
 
 
 class Served:
-    """``qemu-nbd`` at a disk's socket, like a plugin's daemon."""
-
     def __init__(self, image: Path, directory: Path) -> None:
         directory.mkdir()
         self._socket = directory / "nbd.sock"

@@ -21,7 +21,6 @@ Start = Callable[[], Launcher]
 HUGEPAGES: Final = Path("/proc/sys/vm/nr_hugepages")
 GUEST_PAGES: Final = 128
 BALLOON: Final = "0x0005"
-"""The balloon's device type (Virtio 1.2, 5)."""
 QEMUS_TABLE: Final = "WAET"
 """An ACPI table of QEMU, not of SeaBIOS."""
 WITHOUT_BALLOON: Final = {**NO_GRAPHICS, "autoattachMemBalloon": False}

@@ -17,11 +17,8 @@ Object = Mapping[str, Any]
 @dataclasses.dataclass(frozen=True)
 class Direction:
     kind: str
-    """The direction's word in ``policyTypes``."""
     field: str
-    """The policy's field with the rules."""
     peers: str
-    """The rule's field with the peers."""
     own: str
     """nftables' word for the packet's address of the pod."""
     other: str
@@ -47,7 +44,6 @@ class Pod:
 class Cluster:
     pods: Sequence[Pod]
     namespaces: Mapping[str, Mapping[str, str]]
-    """Labels of namespaces by name."""
     policies: Sequence[Object]
 
 

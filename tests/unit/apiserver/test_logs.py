@@ -57,7 +57,6 @@ def test_for_people_a_line_ends_with_what_extra_holds() -> None:
 
 @pytest.fixture
 def root() -> Iterator[logging.Logger]:
-    """Yield the root logger with a foreign handler, before our configuration; restore it afterwards."""
     root, other = logging.getLogger(), logging.getLogger("asyncio")
     handlers, levels = root.handlers[:], (root.level, other.level)
     root.handlers[:] = [logging.NullHandler()]

@@ -20,8 +20,6 @@ DAY: Final = timedelta(days=1)
 
 
 class Signer:
-    """A certificate without ``keyUsage``, and its key."""
-
     def __init__(self, name: str, issuer: Signer | None = None, *, is_authority: bool = True, end: datetime = NOW + DAY) -> None:
         self.name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
         self.key = ec.generate_private_key(ec.SECP256R1())
@@ -48,11 +46,7 @@ class Signer:
 
 
 def meet(client: ssl.SSLContext, server: ssl.SSLContext) -> None:
-    """Do a TLS handshake with a server named ``here``.
-
-    Raises:
-        ssl.SSLError: the client refuses it.
-    """
+    """Do a TLS handshake with a server named ``here``. ssl.SSLError if the client refuses."""
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
     ours, theirs = client.wrap_bio(to_client, to_server, server_hostname="here"), server.wrap_bio(to_server, to_client, server_side=True)
     for each in (ours, theirs, ours):
@@ -76,7 +70,6 @@ def serve(tmp_path: Path) -> Callable[..., ssl.SSLContext]:
 
 
 def strict() -> ssl.SSLContext:
-    """Return a client's context that checks certificates as strictly as Python 3.13's default."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.verify_flags |= ssl.VERIFY_X509_STRICT
     context.load_verify_locations(cadata=ROOT.pem)

@@ -18,14 +18,12 @@ ROOT: Final = Path(__file__).parents[3]
 DIRECTORY: Final = ROOT / "charts" / "kubevirt" / "monitoring"
 ALERTS: Final = DIRECTORY / "alerts.yaml"
 NAMED: Final = re.compile(r"\b(up|(?:kubevirt|apiserver|etcd|controller_runtime|process)_\w+)\b")
-"""Names of metrics in an expression, outside of matchers."""
 SELECTOR: Final = re.compile(rf"{NAMED.pattern}(?:\{{([^}}]*)\}})?")
 _PACKAGES: Final = ("apiserver", "controller", "handler")
 _OF_HISTOGRAM: Final = ("_bucket", "_count", "_sum")
 
 
 def dashboards() -> Mapping[str, Any]:
-    """Return the chart's parsed Grafana dashboards by file name."""
     return {each.name: json.loads(each.read_text(encoding="utf-8")) for each in sorted(DIRECTORY.glob("*.json"))}
 
 

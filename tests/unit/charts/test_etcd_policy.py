@@ -54,7 +54,6 @@ FORBIDDEN: Final = MappingProxyType[str, Change](
         "a label": lambda found: found["metadata"]["labels"].pop("app.kubernetes.io/part-of"),
     }
 )
-"""Single changes of etcd's StatefulSet."""
 
 
 def etcd() -> StatefulSet:

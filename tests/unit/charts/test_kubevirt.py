@@ -34,7 +34,6 @@ from tests.unit.pods import unbounded
 ROOT = Path(__file__).parents[3]
 CHART = ROOT / "charts" / "kubevirt"
 READS = frozenset({GuestInfo.name, DomainXML.name})
-"""For all who may view a machine; a screenshot is for those who may use its screen."""
 """Subresources that viewers of a VM may read."""
 GOLDEN = Path(__file__).parent / "golden.yaml"
 NODE = "etcd.storage.nodeDisk.node=node1"

@@ -47,13 +47,10 @@ from tests.unit.controller.reconcilers.launcher_pods.test_launcher_pod import LO
 
 OF_ACCOUNTS = ("another service account", "a token by projection", "a token beside a Secret by projection")
 OPEN = "open"
-"""A namespace that allows disks of service accounts."""
 TOKEN = a_vm(domain={"devices": {"disks": [{"type": "ServiceAccount", "source": {"name": "robot"}}]}})
 
 
 class Cluster(OneVersion):
-    """Policies read only namespaces; one has labels."""
-
     def __init__(self) -> None:
         self.synced = asyncio.Event()
         self.synced.set()

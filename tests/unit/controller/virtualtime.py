@@ -39,7 +39,6 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
-    """Run to the end on a virtual clock that starts at 0; return the result."""
     with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
         return runner.run(work)
 

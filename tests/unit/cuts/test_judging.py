@@ -13,10 +13,7 @@ CUT = 3.0
 
 
 def looks(seconds: float, *, until: float = 99.0, since: float = 99.0, counter: float = 5.0) -> list[Sample]:
-    """Return five samples per second of a guest that runs in the source up to second ``until``, and in the target from ``since`` on.
-
-    It counts ``counter`` numbers per second.
-    """
+    """Return five samples per second of a guest in the source until ``until``, in the target from ``since`` on; ``counter``: its rate."""
     times = [number / 5 for number in range(int(seconds * 5))]
     return [Sample(at, int(at * counter), {SOURCE: min(at, until) * 0.3, TARGET: max(0.0, at - since) * 0.3}) for at in times]
 

@@ -44,12 +44,10 @@ ROWS: Final = {
     "1.18": {"STO": "MMMMSSOMSMSM"},
     "1.19": {"VER": "SSSO"},
 }
-"""The marks of each section's rows, by number."""
 MISSING: Final = {
     "NEG-07": "metadata alone in protobuf saves a controller bytes, and costs us a second encoding of everything",
     "TRC-01": "the chart could not enable it; the log has slow requests with their audit ids, and metrics the times of etcd and webhooks",
 }
-"""Rows that may be missing, with the reason."""
 SKIPPING: Final = {"skip", "skipif", "xfail", "importorskip"}
 SLOW: Final = {"slow", "cluster", "host"}
 

@@ -18,8 +18,6 @@ VERDICT = Verdict(accelerated=False, reason="test")
 
 
 class Clock:
-    """A minute passes between two readings."""
-
     def __init__(self) -> None:
         self.time = datetime(2026, 11, 22, 12, 0, 0, tzinfo=UTC)
 
@@ -36,9 +34,7 @@ class Leases:
         self.asked = 0
         self.written: list[dict[str, Any]] = []
         self.uid = ""
-        """The node's uid in the token."""
         self.next_uid = ""
-        """The uid after the first review; empty: unchanged."""
         self.reviews = 0
         self.refuses_owners = False
 

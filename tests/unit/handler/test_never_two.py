@@ -86,9 +86,7 @@ class Migrating(RuleBasedStateMachine):
         self.told, self.expected, self.relays = False, False, False
         self.api = True
         self.job = ""
-        """libvirt's phase on the source: perform, finish, confirm."""
         self.answer: bool | None = None
-        """The target's result of Finish, if it arrived."""
 
     # --- invariants ---
 

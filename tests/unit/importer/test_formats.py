@@ -11,7 +11,6 @@ MIB = 1 << 20
 
 
 def header(version: int = 3, **fields: int) -> bytes:
-    """Return a valid header of a qcow2 image of 1 MiB, with these fields changed."""
     places = {
         "backing": (8, 8), "backing_size": (16, 4), "cluster_bits": (20, 4), "size": (24, 8), "crypt": (32, 4),
         "incompatible": (72, 8), "header_length": (100, 4),

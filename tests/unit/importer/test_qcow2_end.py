@@ -20,7 +20,6 @@ def image(*entries: int, extended: bool = False, l1_entries: int = 1, table: int
 
 
 def whole_from(made: bytes) -> int:
-    """Return the least size in bytes at which the image counts as whole."""
     return next(size for size in range(CLUSTER, 1 << 20) if qcow2_end.is_whole(lambda at, length: made[at : at + length], size))
 
 

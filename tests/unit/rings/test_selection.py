@@ -51,7 +51,6 @@ def commit(directory: Path, name: str, date: str) -> None:
 
 @pytest.fixture
 def repository(tmp_path: Path) -> Path:
-    """Return the path of a git repository with four commits, the last two within a day."""
     made = tmp_path / "origin"
     made.mkdir()
     git(made, "init", "-q")

@@ -42,7 +42,7 @@ def appeared(atom: Atom, structs: dict[str, Any], new: dict[str, Any]) -> Fields
 
 
 def present(atom: Atom, value: Any) -> Fields:  # noqa: ANN401 - any JSON value
-    """Return the fields of an added or removed value, with parents; atomic values as a whole."""
+    """Return the fields of an added or removed value, with parents; atomic values as a whole. Raises Mismatch."""
     if type(value) in atom.accepted or value is None:
         return LEAF
     if isinstance(value, dict):

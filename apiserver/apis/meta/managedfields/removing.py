@@ -71,7 +71,6 @@ def _fields_of(atom: Atom, value: Any) -> Fields | None:  # noqa: ANN401 - any J
 
 
 def _step_to(shape: ListAtom, item: Any) -> str:  # noqa: ANN401 - any JSON value
-    """Return the step to a list's item; NOWHERE if the item lacks its keys."""
     try:
         return shape.step_to(item)
     except Mismatch:

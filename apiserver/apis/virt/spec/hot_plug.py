@@ -296,5 +296,4 @@ def _written(domain: Domain) -> dict[str, Object]:
 
 
 def _by_name(vm: Mapping[str, Any]) -> list[dict[str, Object]]:
-    """Return two mappings from name to disk: the desired and the running disks."""
     return [{str(each["name"]): each for each in disks.defaulted(domain)} for domain in running.domains_of(vm)]

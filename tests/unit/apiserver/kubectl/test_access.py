@@ -19,7 +19,6 @@ from certs.issuing import Pair, Profile, issue, new_authority
 
 HOUR = timedelta(hours=1)
 AGENT = ("User-Agent", f"kubectl-virt/{metadata.version('kubevirt-python')}")
-"""The plugin's name in audit logs and managed fields."""
 NOW = datetime.now(UTC)
 
 

@@ -22,7 +22,6 @@ PACKAGES: Final = {
     "virtualmachinereplicasets": "replica_sets",
     "fencing": "fencing",
 }
-"""By loop: its reconciler's package."""
 ALL: Final = (*LOOPS, FENCING)
 NAMESPACES: Final = {"cluster": "", "installation": "kubevirt", "node leases": "kubevirt-node-lease"}
 

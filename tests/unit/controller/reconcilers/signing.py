@@ -35,7 +35,6 @@ def pkcs10(
     extensions: tuple[x509.ExtensionType, ...] = (),
     attributes: tuple[tuple[x509.ObjectIdentifier, bytes], ...] = (),
 ) -> bytes:
-    """Return a certificate request (PKCS #10) in PEM."""
     builder = x509.CertificateSigningRequestBuilder().subject_name(x509.Name([x509.NameAttribute(*each) for each in subject]))
     if alternatives:
         builder = builder.add_extension(x509.SubjectAlternativeName(alternatives), critical=False)
@@ -51,7 +50,6 @@ RIGHT = pkcs10()
 
 
 def a_request(pem: bytes = RIGHT, *, node: str | None = "node1", conditions: tuple[str, ...] = (), **spec: Any) -> dict[str, Any]:
-    """Return a CertificateSigningRequest as kube-apiserver stores it."""
     made = {
         "signerName": "kubevirt.io/virt-handler",
         "usages": ["digital signature", "server auth", "client auth"],

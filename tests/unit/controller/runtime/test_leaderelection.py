@@ -85,8 +85,6 @@ class View:
 
 
 class Terms:
-    """Leaders with begin and end of each term."""
-
     def __init__(self) -> None:
         self.spans: list[tuple[str, float, float]] = []
 
@@ -155,8 +153,6 @@ class Refusing(View):
 
 
 class Lingering(View):
-    """Takes a moment to cancel, like a connection that closes."""
-
     async def _hop(self) -> None:
         try:
             await asyncio.sleep(60 if self.is_cut_off() else 0.01)

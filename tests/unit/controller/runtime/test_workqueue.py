@@ -14,8 +14,6 @@ ITEMS = st.sampled_from("abcd")
 
 
 class Queue(RuleBasedStateMachine):
-    """The module's promises, compared with the simplest model."""
-
     def __init__(self) -> None:
         super().__init__()
         self.loop = VirtualTimeLoop()

@@ -40,8 +40,6 @@ def test_a_device_is_tried_when_it_changed_and_after_pauses(observed: Observed, 
 
 
 class Trials(acceleration.Trials):
-    """Reports of simulated trials; the last one stays."""
-
     def __init__(self, *reports: str) -> None:
         super().__init__()
         self._reports = list(reports)

@@ -14,8 +14,6 @@ from tests.unit.controller import virtualtime
 
 
 class World:
-    """Calls that last until the test ends them."""
-
     def __init__(self, number: int) -> None:
         self.turns = Turns(number)
         self.under_way: list[str] = []
@@ -23,7 +21,6 @@ class World:
         self.ends: dict[str, asyncio.Event] = {}
 
     async def call(self, name: str) -> None:
-        """Hold a turn until the test ends the call; ``name`` is the turn's namespace, a dash and more."""
         async with self.turns.turn(name.partition("-")[0], None):
             self.begun.append(name)
             self.under_way.append(name)

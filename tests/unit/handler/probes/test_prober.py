@@ -33,11 +33,8 @@ class Noon:
 class Guests:
     answer: Outcome | Exception = GOOD
     answers: dict[str, Outcome | Exception] = field(default_factory=dict)
-    """Answers by address, in place of ``answer``."""
     asked: list[tuple[float, str, int]] = field(default_factory=list)
-    """Time, address and port of each probe."""
     changed: list[tuple[float, str]] = field(default_factory=list)
-    """Time and pod of each changed verdict."""
     seconds: float = 0.0
     meanwhile: Callable[[], None] = lambda: None
 

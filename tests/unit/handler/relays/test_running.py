@@ -10,8 +10,6 @@ from tests.unit.controller.virtualtime import run
 
 
 class Faulty(Outgoing):
-    """Relays that have their sockets, and then fail."""
-
     def __init__(self, migration_uid: str, fault: Exception | None) -> None:
         self.migration_uid = migration_uid
         self.ready = asyncio.Event()

@@ -41,7 +41,6 @@ async def why(world: World, request: messages.Execute = LIVE) -> tuple[str, str]
 
 
 def ends_after(count: int) -> Callable[[object], object]:
-    """Return a function that answers as the guest agent about a process that ends after ``count`` questions."""
     left = iter([RUNS] * count)
     return lambda _: next(left, ENDED)
 

@@ -42,7 +42,6 @@ class Pod:
         )
 
     def play(self, program: str) -> None:
-        """Let virt-launcher run this program as the importer."""
         self.program.with_suffix(".new").write_text(program)
         self.program.with_suffix(".new").rename(self.program)
 

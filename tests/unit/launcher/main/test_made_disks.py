@@ -35,8 +35,6 @@ async def make(
 
 
 class Commands(Children):
-    """Records the image's contents."""
-
     def __init__(self, *, fails: bool = False) -> None:
         super().__init__()
         self.fails = fails

@@ -50,7 +50,6 @@ def write(made: Path) -> None:
 
 
 def saved(claim: Path, made: Path) -> messages.Sync:
-    """Save a guest as an earlier pod; return the request to resume it."""
     claim.mkdir(mode=0o700)
     partial = claim / f"{ID}{saved_images.PARTIAL}"
     partial.write_bytes(saved_file("<domain/>"))

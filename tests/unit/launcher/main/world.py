@@ -40,7 +40,6 @@ QUICK = Times(
     thaw_retry=0.01,
 )
 HEAD = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode"
-"""The header of the kernel's connection tables."""
 
 
 def connection(port: int, state: str = "01", address: str = "0100007F") -> str:
@@ -73,11 +72,9 @@ class IdleChildren(Children):
 
 
 Call = Callable[[], Awaitable[Any]]
-"""The replaced call of the hypervisor."""
 
 
 async def hangs(_call: object) -> None:
-    """Never answer; replaces a method of the hypervisor."""
     await asyncio.Event().wait()
 
 
@@ -87,7 +84,6 @@ class FakeNetwork(Network):
         self.connected: list[int] = []
         self.listening: set[str] = set()
         self.looked: Callable[[], None] = lambda: None
-        """Called at each check of a socket."""
 
     async def answers(self, host: str, port: int) -> bool:
         await asyncio.sleep(0)
@@ -105,9 +101,7 @@ class World:
     def __init__(self, directory: Path, times: Times = QUICK) -> None:
         self.network = FakeNetwork()
         self.free: dict[str, int] = {}
-        """Free bytes by disk."""
         self.memory: int | None = None
-        """Bytes that the pod may still use."""
         self.hypervisor = FakeHypervisor()
         self.children = IdleChildren()
         self.served: list[messages.Machine] = []

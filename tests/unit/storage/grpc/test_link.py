@@ -49,7 +49,6 @@ async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> No
 
 @asynccontextmanager
 async def serving(script: Script, tls: ssl.SSLContext | None = None) -> AsyncIterator[int]:
-    """Serve connections by ``script``; yield the port."""
     writers: list[asyncio.StreamWriter] = []
 
     async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

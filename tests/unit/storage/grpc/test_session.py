@@ -37,8 +37,6 @@ FINE = [("grpc-status", "0"), ("grpc-message", "")]
 
 
 class Server:
-    """The library h2 as a server, strict about client errors."""
-
     def __init__(self) -> None:
         self.connection = h2.connection.H2Connection(h2.config.H2Configuration(client_side=False, header_encoding="utf-8"))
         self.connection.initiate_connection()

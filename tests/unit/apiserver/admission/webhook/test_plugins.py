@@ -117,8 +117,6 @@ def labels(key: str) -> Reply:
 
 
 class Stamper:
-    """Changes the object in place, in both rounds or only in the second."""
-
     name = "Stamper"
 
     def __init__(self, *, second: bool) -> None:

@@ -18,7 +18,6 @@ from tests.unit.apiserver.endpoints.filters.test_certificates import HOUR, NOW, 
 
 SECOND = timedelta(seconds=1)
 BEGIN, END = NOW - HOUR, NOW + HOUR
-"""Validity of certificates in these tests."""
 NEVER = datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)
 """The end of a certificate that does not expire (RFC 5280, section 4.1.2.5)."""
 

@@ -8,8 +8,6 @@ from apiserver.endpoints.filters.tokens import TokenReview
 
 
 class Cluster:
-    """Answers reviews when the test says so."""
-
     def __init__(self) -> None:
         self.waiting = 0
         self.most = 0

@@ -13,8 +13,6 @@ from apiserver.endpoints.http.server import Server
 
 
 class Shown:
-    """The part of ``ssl.SSLObject`` that returns the client's certificate."""
-
     def __init__(self, certificate: bytes) -> None:
         self._certificate = certificate
 
@@ -116,6 +114,5 @@ class Line:
 
 
 async def settle() -> None:
-    """Let the other tasks run until they wait."""
     for _ in range(20):
         await asyncio.sleep(0)

@@ -19,7 +19,6 @@ from websockets.utils import accept_key
 from apiserver.endpoints.verbs.bounded import Bounded
 
 READ = 256 << 10
-"""The most bytes of a TLS connection that the event loop reads at once."""
 MESSAGE = 64 << 10
 
 

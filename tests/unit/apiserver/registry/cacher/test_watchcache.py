@@ -225,8 +225,6 @@ async def test_2_more_entries_than_a_page_are_listed_at_one_revision(make_world:
 
 
 class Meddled(UnreliableStorage):
-    """Many changes follow the first page of a listing."""
-
     def __init__(self) -> None:
         super().__init__()
         self.pages: list[Page] = []

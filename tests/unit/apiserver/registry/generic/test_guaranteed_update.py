@@ -87,8 +87,6 @@ async def test_a_refusal_counts_only_of_what_is_stored(world: World, options: Wr
 
 
 class Interfered(AdmitAll):
-    """Another client writes during admission, up to ten times."""
-
     def __init__(self, other: Store) -> None:
         self.other = other
         self.asked = 0

@@ -35,8 +35,6 @@ class Holding(Strategy):
 
 
 class Worded(Holding):
-    """A strategy with its own message for refusals."""
-
     def __init__(self) -> None:
         self.told: list[object] = []
 
@@ -50,10 +48,8 @@ class Interrupted(UnreliableStorage):
         super().__init__()
         self.first: list[Put | Delete] = []
         self.given_up: list[Delete] = []
-        """Keys that another client deletes after the first refused commit."""
         self.commits = 0
         self.read: dict[str, bytes | Unavailable | None] = {}
-        """Values returned for keys instead of the written ones."""
 
     async def get(self, key: str) -> Entry | None:
         if key not in self.read:

@@ -10,7 +10,6 @@ from tests.unit.controller.reconcilers.builders import a_migration, a_vm, an_att
 
 NOW = times.parse("2026-01-01T00:01:00Z")
 BEGUN: dict[str, Any] = {"sourceNode": "node1", "sourcePod": "from", "targetPod": "to", "startTime": "2026-01-01T00:00:30Z"}
-"""Status of a Migration that virt-controller has begun."""
 RECORD = {"name": "move", "uid": "migration-uid", **BEGUN}
 
 

@@ -27,7 +27,6 @@ from tests.unit.controller.reconcilers.virtual_machines.test_node_loss import lo
 NOW = datetime(2026, 1, 1, 0, 1, tzinfo=UTC)
 GHOST = Evidence(Unreachable(whole=frozenset({"ghost"}), missing=frozenset({"ghost"})))
 SHORT = [an_attempt(number, result="Failed", endTime="2026-01-01T00:00:59Z") for number in (1, 2)]
-"""Two attempts that ended soon cause a pause."""
 
 
 def a_claim(mode: str = "Filesystem", **metadata: Any) -> dict[str, Any]:
