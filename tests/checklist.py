@@ -26,6 +26,7 @@ class Row:
     section: str
     id: str
     mark: str
+    """M in a row without one."""
     what: str
     state: str
     tests: tuple[str, ...]
@@ -52,7 +53,7 @@ def rows(text: str) -> list[Row]:
         elif line.startswith("|") and not line.startswith(("| row ", "|---")):
             _, id_, mark, what, state, tests, _ = (each.strip() for each in line.split("|"))
             state = f"done{state}" if state in {"", "*"} else state
-            found.append(Row(section, id_, mark, what, state, tuple(_node(each) for each in re.findall(r"`([^`]+::[^`]+)`", tests))))
+            found.append(Row(section, id_, mark or "M", what, state, tuple(_node(each) for each in re.findall(r"`([^`]+::[^`]+)`", tests))))
     return found
 
 

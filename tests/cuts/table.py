@@ -12,7 +12,7 @@ from tests.cuts.outcomes import Outcome
 from tests.testbed import layout
 
 DOCUMENT: Final = layout.REPOSITORY / "docs" / "faults.md"
-NOT_RUN: Final = "not run"
+NOT_RUN: Final = "?"
 NOTHING: Final = "–"
 
 LOSS: Final = "loss"
@@ -22,32 +22,28 @@ _SUCCEEDED: Final = re.compile(r"(?:\d+ )?Succeeded(?:, (?=[a-z])| (?=[\d(]))")
 HEAD: Final = """\
 # Faults during migrations, drains, upgrades and losses
 
-`make test-faults` cuts one process or link of the test cluster at one step of a live migration, drain or upgrade, or loses a node,
-and writes this page.
+`make test-faults` cuts one process or link at one step of a live migration, drain or upgrade, or loses a node, and writes this page.
 {made}
 
-The guest counts up to five times per second: it writes each number to its disk with fsync, then to its console. A client on node1
-queries it ten times per second through a Service. A run fails, and the cell is bold, after:
+The guest counts up to five times per second, to its disk with fsync and then to its console. A client on node1 queries it ten times per
+second through a Service. A run fails, and the cell is bold, after:
 
 - **lost data**: a written number is missing, or the counter went back.
-- **ran two**: the vCPUs of two QEMU processes of the guest used processor time within {window} s, by the nodes' process tables, which are
-  read five times per second.
+- **ran two**: the vCPUs of two QEMU processes of the guest used processor time within {window} s, by the nodes' process tables.
 - **hung**: {end:.0f} s after the cut, the operation is not over, the guest does not count, or the Service does not answer.
 - **another's answer**: the client got an answer of another server.
-- without a cut: a connection of the client was refused or had no route to host, or the client waited more than {passing:.0f} s longer than
-  the guest stood still.
+- without a cut: a connection was refused or had no route, or the client waited more than {passing:.0f} s longer than the guest stood still.
 - any other end than the expected one.
 
 A cell has the Migration's result, unless all succeeded; the seconds from the cut to it (drain, upgrade: to the operation's end); then the
 longest times in seconds without a count of the guest and without an answer to the client. `Failed`: the guest continues on its node.
-`(attempt 2)`: the Migration made another attempt. `the guest restarted`: the cut ended the guest itself; its written numbers are intact.
-The machine has two cores and emulates the guests' processors. `{nothing}`: nothing to cut.
+`the guest restarted`: the cut ended the guest itself; its written numbers are intact. The machine has two cores and emulates the guests'
+processors. `{nothing}`: nothing to cut; `{not_run}`: not run.
 """
 
 
 LOSS_HEAD: Final = """\
-A node and its guest are lost for {loss:.0f} s, or until the guest runs elsewhere: rows are kinds of loss, columns the proof that the node
-is off and the moment. {made}
+A node and its guest are lost for {loss:.0f} s, or until the guest runs elsewhere, by different kinds of loss and proofs. {made}
 
 A cell has the seconds from the loss until the guest runs on the other node, if it restarts; else until it runs after the loss. It must not
 restart, and the agent must not be asked, where a row leaves the node's kubelet or virt-handler a way to report.
@@ -78,7 +74,7 @@ def written(outcomes: Mapping[str, Outcome], before: Mapping[str, str], date: st
 
 
 def _head(made: str) -> str:
-    return HEAD.format(made=made, window=WINDOW_SECONDS, end=END_SECONDS, passing=PASSING_SECONDS, nothing=NOTHING)
+    return HEAD.format(made=made, window=WINDOW_SECONDS, end=END_SECONDS, passing=PASSING_SECONDS, nothing=NOTHING, not_run=NOT_RUN)
 
 
 def is_loss(case: str) -> bool:
