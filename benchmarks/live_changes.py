@@ -1,7 +1,7 @@
 """Seconds until an edit of a running machine has its effect, for each kind of hardware.
 
 For each edit of :data:`KINDS`, a new machine gets it and the edit back, some times in turn: virt-handler's 21st write of a machine waits.
-The clock runs from the spec's patch until the guest sees the effect, or where it cannot, until the status says that libvirt has it.
+The clock runs from the spec's patch until the guest sees the effect, or where it cannot, until the status reports it.
 """
 
 from __future__ import annotations

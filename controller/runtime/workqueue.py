@@ -6,8 +6,6 @@
 * delayed: of several delays of an item the shortest counts; an item added without delay meanwhile keeps its delayed turn;
 * rate-limited: each failure of an item doubles its next delay; :meth:`WorkQueue.forget` resets it;
 * closing wakes all waiting workers, and then nothing is handed out.
-
-``tests/unit/controller/runtime/test_workqueue.py`` states them as a Hypothesis state machine.
 """
 
 from __future__ import annotations

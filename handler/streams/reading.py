@@ -52,7 +52,10 @@ class Waiting:
 
 
 async def read(reading: Reading, waiting: Waiting, pod_uid: str, vm_uid: str, what: str) -> Object:
-    """Return a launcher's text, checked. Raises StatusError if the launcher does not answer, or its text is invalid."""
+    """Return the checked content of a launcher's text ``what``.
+
+    Raises StatusError without an answer, for an invalid text, or if too many readers wait.
+    """
     with waiting.one(vm_uid, what):
         text = await reading.ask(pod_uid, what)
     try:

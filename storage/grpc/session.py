@@ -236,7 +236,7 @@ class Session(Sending):
         self._pump()
 
     def _setting(self, key: int, value: int) -> None:
-        """Apply one setting; table and frame sizes do not matter here."""
+        """Apply one of the server's settings. Raises ProtocolError for an invalid value."""
         if key == frames.SETTINGS_MAX_CONCURRENT_STREAMS:
             self._max_streams = value
         elif key == frames.SETTINGS_INITIAL_WINDOW_SIZE:

@@ -79,7 +79,6 @@ def test_every_step_of_the_further_lives_names_its_file(step: str) -> None:
 
 @pytest.mark.parametrize("title", sorted({title for title, _ in steps(BOOK)}))
 def test_every_life_in_the_book_names_files_to_start_reading(title: str) -> None:
-    """A single step may name no file."""
     named = [path for life, step in steps(BOOK) if life == title for path in PATH.findall(step)]
 
     assert len(named) >= 4

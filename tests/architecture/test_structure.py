@@ -36,7 +36,6 @@ def test_no_module_has_a_name_that_says_nothing() -> None:
 
 
 def test_packages_import_nothing_by_themselves() -> None:
-    """ARCHITECTURE.md, The layers."""
     loud = [
         path.relative_to(ROOT)
         for path in modules()
@@ -84,7 +83,6 @@ def test_packages_import_nothing_by_themselves() -> None:
     ],
 )
 def test_processes_do_not_load_what_they_do_not_need(module: str, heavy: tuple[str, ...]) -> None:
-    """Each MiB of virt-launcher costs memory per guest."""
     code = f"import sys, {module}; print([name for name in {heavy!r} if name in sys.modules])"
 
     loaded = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True).stdout

@@ -122,7 +122,6 @@ def test_no_acknowledged_write_is_lost(kubectl: Kubectl, system: Kubectl) -> Non
 
 
 def test_killed_launcher_ends_its_guest_and_another_attempt_runs(kubectl: Kubectl, testguest: None) -> None:
-    """The launcher is PID 1 of the container, so the kernel kills QEMU with it."""
     kubectl.api.create(tiny_vm("rerun"))
     first = kubectl.api.ready("vm", "rerun", timeout=90)["status"]["podName"]
     pod = kubectl.api.get("pod", first)

@@ -28,7 +28,6 @@ def given_xml(kubectl: Kubectl, name: str) -> str:
 
 
 def test_xml_example_runs_and_libvirt_gets_its_bytes(kubectl: Kubectl) -> None:
-    """Debian's bzImage from a BIOS."""
     kubectl("apply", "-f", str(EXAMPLE))
     vm = kubectl.api.ready("vm", "from-xml", timeout=150)
     with console(kubectl, "from-xml") as guest:

@@ -1,7 +1,7 @@
 """Runs one module's tests for each changed source: ``python -m tests.mutants.worker MODULE TEST…``.
 
 pytest starts once, and continues in a fork for each change, which saves two seconds each. The tests' imports are loaded before, except the
-module and its importers. The changed source replaces the module's in memory.
+module, which the changed source replaces in memory, and its importers.
 
 Reads JSON lines with ``source``, and answers each with ``outcome`` (``survived``, ``killed``, ``timeout``). Its first line is about the
 unchanged module: ``ready`` with the tests' seconds, or ``broken`` with the end of pytest's output.

@@ -1,7 +1,6 @@
 """Requests to both servers, by the rows of docs/apiserver-checklist.md.
 
-``{…}`` in a step refers to an earlier answer: ``{a.uid}`` and ``{a.rv}`` of the object that a step saved as ``a``; ``{a.continue}`` is a
-list's token.
+``{…}`` in a step refers to an earlier answer: ``{a.uid}`` and ``{a.rv}`` of the object saved as ``a``; ``{a.continue}`` is a list's token.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from tests.testbed import progress
 
 
 def once(wanted: pathlib.Path, title: str, make: Callable[[pathlib.Path], None]) -> pathlib.Path:
-    """Return the directory ``wanted``; if absent, let ``make`` fill a temporary one and rename it. Concurrent callers wait."""
+    """Return the directory ``wanted``; if absent, let ``make`` fill a temporary one and rename it. Other callers wait."""
     if wanted.exists():
         return wanted
     wanted.parent.mkdir(parents=True, exist_ok=True)

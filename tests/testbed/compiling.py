@@ -1,8 +1,8 @@
 """Flags and memory for Go's compiler.
 
-All Go programs use the same flags, so they share packages in Go's build cache. With plenty of memory, the compiler collects no garbage,
-which saves a fifth of its time, below the soft limit ``GOMEMLIMIT`` (https://go.dev/doc/gc-guide#Memory_limit). ``go build`` runs one
-process per processor.
+All Go programs use the same flags, so they share packages in Go's build cache. With plenty of memory, below the soft limit ``GOMEMLIMIT``
+(https://go.dev/doc/gc-guide#Memory_limit), the compiler collects no garbage, which saves a fifth of its time. ``go build`` runs one process
+per processor.
 """
 
 import os

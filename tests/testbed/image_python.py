@@ -1,7 +1,6 @@
 """The Python of virt-api's image, to run this machine's sources, so that benchmarks measure what users install.
 
-Debian's Python is compiled with profiles (``--enable-optimizations``) and uses Debian's OpenSSL. A Python compiled for development may be a
-quarter slower.
+Debian's Python is compiled with profiles, and uses Debian's OpenSSL. One compiled for development may be a quarter slower.
 """
 
 import os

@@ -1,7 +1,7 @@
 """Installs Python distributions with pinned hashes only.
 
-uv downloads in parallel into its cache, so three images and the virtual environment fetch each file once. pip installs uv itself, as the
-wheel pinned in ``requirements.txt``. uv gets pip's configuration (index, links, authorities).
+uv downloads into its cache, so three images and the virtual environment fetch each file once. pip installs uv itself, as the wheel pinned
+in ``requirements.txt``. uv gets pip's configuration (index, links, authorities).
 """
 
 import hashlib

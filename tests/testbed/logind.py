@@ -1,8 +1,8 @@
 """The part of systemd-logind that a kubelet needs, with shutdowns ordered by a test.
 
-The kubelet's graceful shutdown delays shutdowns in logind (``Inhibit``) and listens for ``PrepareForShutdown``, but a test bed's node has
-no systemd. This is bus and logind in one: the kubelet, the only client, distinguishes them only by name. The wire format follows the D-Bus
-specification, little-endian. Its six types here do not pay for a library.
+The kubelet delays shutdowns in logind (``Inhibit``) and listens for ``PrepareForShutdown``, but a test bed's node has no systemd. This is
+bus and logind in one, with the kubelet as only client. The wire format is the D-Bus specification's, little-endian; its six types here do
+not pay for a library.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""virt-launcher's image of the previous release, for tests of upgrades, built from an earlier commit.
+"""virt-launcher's image of the previous release, for tests of upgrades.
 
 There is no release yet, so a commit stands for one: the last one whose virt-launcher lacks ``PauseForMigration`` and the options of
 ``Migrate``. Its own ``image-context`` writes the files for its Containerfile, so only Debian's packages are of today. If today's image has
-all of its packages and the same configuration, the old source becomes a layer on it (:mod:`.source_layer`). A node has the image under the
+all of its packages and the same configuration, the old source becomes a layer on it (:mod:`.source_layer`). A node gets the image by the
 digest in the chart's value ``image.digests``.
 """
 

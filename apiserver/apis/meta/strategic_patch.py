@@ -177,7 +177,7 @@ def _merge_list(original: Sequence[Any], patch: Sequence[Any], shape: Shape, ord
 
 
 def _directives(patch: Sequence[Any], key: str) -> tuple[bool, list[dict[str, Any]], set[str]]:
-    """Return (replace the whole list?, elements to merge, identities to remove)."""
+    """Return (replace the whole list?, elements to merge, identities to remove). Raises BadRequest."""
     replaced, edits, removed = False, list[dict[str, Any]](), set[str]()
     for element in patch:
         if not isinstance(element, dict):

@@ -139,7 +139,10 @@ async def run(store: Store, query: ListQuery) -> Listing:
 
 
 async def _from_cache(store: Store, query: ListQuery, *, at_least: int | None = None, start: str = "") -> Listing:
-    """List from the cache once it has revision ``at_least`` (None: everything committed), else from storage."""
+    """List from the cache once it has revision ``at_least``, or raise Timeout. An unusable cache leads to storage.
+
+    None: once it has everything committed, or from storage if it is late.
+    """
     cache = store.cache
     if cache.synced.is_set() and not cache.is_usable:
         return await _from_storage(store, query, Position(0, start))

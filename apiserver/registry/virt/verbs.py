@@ -1,4 +1,4 @@
-"""The verbs of a machine: requests and refusals.
+"""The verbs of a machine.
 
 ``start``, ``stop`` and ``restart`` write ``status.request``, ``pause`` and ``unpause`` write ``status.pause``
 (:mod:`apiserver.apis.virt.lifecycle.power`). ``reset``, ``softreboot``, ``nmi``, ``sendkey``, ``freeze`` and ``thaw``
@@ -243,7 +243,7 @@ class CancelMigration(DeletingVerb):
         return f"spec.selector.name={obj['metadata']['name']}"
 
     def choose(self, obj: Object, body: Object, found: Sequence[Object]) -> Object:
-        """Return the unfinished Migration; raises Conflict without one, or if the guest has moved."""
+        """Return the unfinished Migration, that which ``body`` names if any; raises Conflict without one, or if the guest has moved."""
         verb_options.require(obj, body, frozenset({"migration"}))
         name = body.get("migration")
         chosen = next((each for each in found if phases.is_unfinished(each) and name in (None, objects.name_of(each))), None)

@@ -1,5 +1,5 @@
 """Certificates of the release and of its nodes.
 
 ``certificate_plan`` and ``rotate_certificates`` are plan and loop of the release's certificates, ``node_certificate_plan`` and
-``node_certificates`` those of virt-handlers'. These loops use only the core API, because virt-api waits for its certificate.
+``node_certificates`` those of virt-handlers'.
 """

@@ -565,7 +565,7 @@ def _clean_up(seen: Observed) -> tuple[Action, ...]:
 
 
 def _source_ends(seen: Observed, losers: list[Object]) -> float | None:
-    """Return how many seconds the source's virt-launcher may still take to end after a success; None if not, or not in ``losers``.
+    """Return the seconds that the source's virt-launcher may still take to end after a success; None if not, or not in ``losers``.
 
     ``losers``: pods of the migration's sides that no longer have the guest.
     """

@@ -93,7 +93,10 @@ def last_words(vm: Object) -> str:
 
 
 def start_left(vm: Object, pod: Object, now: datetime) -> timedelta | None:
-    """Return the time left for the guest to start; None before the container runs, or while it waits for an image or network plugin."""
+    """Return the time left for the guest to start, negative if it is over.
+
+    None before the container runs, or while it waits for an image or network plugin.
+    """
     began = _container_began(vm, pod)
     if began is None or conditions.waits_for(vm) & {conditions.Wait.IMAGE, conditions.Wait.NETWORK_PLUGIN}:
         return None  # waiting for an image, or for a plugin of the administrator

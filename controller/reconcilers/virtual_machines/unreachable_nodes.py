@@ -29,7 +29,7 @@ def until_unreachable(seen: Observed) -> tuple[Action, ...]:
 
 
 def wait_for(seen: Observed, pods: tuple[Object, ...]) -> tuple[Action, ...]:
-    """Return actions that report pods on unreachable nodes, and what a person can do."""
+    """Return actions that report a pod on an unreachable node, and what a person can do; empty without one."""
     handled = phases.phase_of(seen.vm) in phases.HANDLED
     own = own_pod(seen, pods)
     if handled and own is not None:

@@ -73,7 +73,7 @@ def require_guest_that_stays(known: Known, doing: str) -> None:
 def is_to_operate(known: Known, request: messages.Operate) -> bool:
     """Return whether to carry out an operation; False if that was done, with any result.
 
-    Raises RequestRefused if no guest stays here, or the operation may have been carried out long ago.
+    Raises RequestRefused if no guest stays here, it shuts down, or the operation may have been carried out long ago.
     """
     if known.status.operation_of(request.id) is not None:
         return False

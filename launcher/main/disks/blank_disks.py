@@ -31,10 +31,8 @@ def create(
 ) -> None:
     """Create the missing disks of ``spec.domain``, and check the size of block devices.
 
-    Raises:
-        launcher.main.disks.files.NoRoom: a claim has too little room, which may change.
-        launcher.main.disks.files.ImagesMissing: another pod is creating the disk.
-        launcher.main.disks.files.DiskUnusable: the file system cannot hold such a file.
+    Raises files.NoRoom if a claim has too little room, which may change; files.ImagesMissing if another pod is creating the disk;
+    files.DiskUnusable if the file system cannot hold such a file.
     """
     full: dict[str, str] = {}
     for origin in origins(specification):

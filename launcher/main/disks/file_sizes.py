@@ -50,9 +50,7 @@ def alignment(file: Path, reads: Callable[[int, mmap.mmap, int], bool] = _reads)
 def prepare(specification: Mapping[str, Any], unit_of: Callable[[Path], int] = alignment) -> None:
     """Open each existing disk file of a claim or node, and grow it to whole O_DIRECT units and to ``source.create.size``.
 
-    Raises:
-        launcher.main.disks.files.NoRoom: a claim has too little room to grow a disk, which may change.
-        launcher.main.disks.files.DiskUnusable: virt-launcher may not read or write a file.
+    Raises files.NoRoom if a claim has too little room, which may change; files.DiskUnusable if virt-launcher may not read or write a file.
     """
     for origin in origins(specification):
         if not (origin.image or origin.network or origin.empty or origin.blank):

@@ -173,7 +173,7 @@ def _inside(path: Path, root: str, origin: Origin) -> Path:
 
 
 def image_format(path: Path, name: str) -> Format:
-    """Return an image file's format; raise DiskUnusable if a qcow2 file names others, which QEMU would read for the guest."""
+    """Return an image file's format. Raises DiskUnusable if it is unreadable, or a qcow2 file that names others, which QEMU would read."""
     try:
         with path.open("rb") as file:
             header = file.read(80)

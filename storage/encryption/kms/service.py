@@ -34,7 +34,7 @@ class Source:
     """0: the key of a value; 1: the seed of such keys."""
 
     def check(self) -> None:
-        """Raise ValueError if a part exceeds Kubernetes' limits."""
+        """Raise ValueError if a part is invalid, or exceeds Kubernetes' limits."""
         if not 0 < len(self.key_id.encode()) <= _MAX_KEY_ID_BYTES:
             raise ValueError(f"the key's name has {len(self.key_id)} characters, must have 1 to {_MAX_KEY_ID_BYTES}")
         if not 0 < len(self.ciphertext) <= _MAX_SOURCE_BYTES:

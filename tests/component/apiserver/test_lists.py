@@ -355,7 +355,6 @@ async def test_client_that_does_not_read_delays_no_other(api: Api) -> None:
 
 
 async def test_interrupted_watch_never_reports_an_older_revision(api: Api) -> None:
-    """Otherwise its client would receive deletions twice."""
     body = widget("big")
     body["metadata"]["annotations"] = {"a": "x" * 100_000}
     made = await api.make(body)

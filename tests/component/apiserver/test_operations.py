@@ -128,7 +128,6 @@ async def test_flw_03_a_refused_body_is_not_read(pki: Pki) -> None:
 
 
 async def test_imp_01_impersonation_is_authorized_then_applied(cluster: Cluster, caplog: pytest.LogCaptureFixture) -> None:
-    """``kubectl --as`` on our own address; the aggregator impersonates before it forwards."""
     caplog.set_level(logging.INFO)
     headers = {"Impersonate-User": "bob", "Impersonate-Group": "g"}
     code, status = await cluster.ask("carol", headers=headers)
@@ -279,8 +278,6 @@ async def test_flg_01_without_a_certificate_one_is_made(tmp_path: Path) -> None:
 
 
 async def test_shd_03_answers_are_503_until_caches_are_filled(pki: Pki) -> None:
-    """The namespace controller would read a 404 as an empty collection."""
-
     class Slow(MemoryStorage):
         go = asyncio.Event()
 

@@ -84,7 +84,6 @@ async def test_the_name_of_an_own_pod_does_not_bring_in_anothers_uid(cluster: Cl
 
 @pytest.mark.parametrize(("volume", "what"), [(SECRET, "Secret password"), (CLAIM, "database"), (IMAGE, "Image evil.example/os:v1")])
 async def test_machine_is_not_handed_to_a_pod_with_foreign_mounts(cluster: Cluster, volume: Json, what: str) -> None:
-    """The image's author could read a mounted Secret."""
     machine = await cluster.admin("GET", VM)
     await cluster.kube.put(PODS, launcher_pod(machine, "virt-launcher-vm1-aaaaa", "uid-9", volume))
     code, status = await named(cluster, "virt-launcher-vm1-aaaaa", "uid-9")
@@ -109,7 +108,6 @@ async def test_a_disk_that_the_machine_names_may_be_there(cluster: Cluster) -> N
 
 
 async def test_recorded_pod_of_a_disk_is_own_and_has_only_its_claim(cluster: Cluster) -> None:
-    """virt-handler mounts this pod's claim."""
     disks = [{"name": "data", "type": "PersistentVolumeClaim", "source": {"name": "data"}}]
     spec = {"domain": {"memory": {"guest": "64Mi"}, "devices": {"disks": disks}}}
     machine = await cluster.admin("POST", f"{BASE}/virtualmachines", {**MACHINE, "metadata": {"name": "vm2"}, "spec": spec})
@@ -222,7 +220,6 @@ async def test_a_guests_memory_goes_into_no_pod_of_another_namespace(cluster: Cl
 
 
 async def test_moved_guests_connections_go_to_its_own_target_pod_only(cluster: Cluster) -> None:
-    """The source's node forwards them to that pod from its own address."""
     machine = await cluster.admin("GET", VM)
     await cluster.put_status(VM_STATUS, RUNNING)
     await cluster.admin("POST", f"{BASE}/migrations", MIGRATION)
@@ -247,7 +244,6 @@ async def test_moved_guests_connections_go_to_its_own_target_pod_only(cluster: C
 
 
 async def test_addresses_of_one_target_are_not_left_to_the_next(cluster: Cluster) -> None:
-    """By then another pod may have the address."""
     machine = await cluster.admin("GET", VM)
     await cluster.put_status(VM_STATUS, RUNNING)
     await cluster.admin("POST", f"{BASE}/migrations", MIGRATION)

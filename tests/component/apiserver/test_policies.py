@@ -357,7 +357,6 @@ async def test_mutating_policies_run_by_name_and_reinvoked_on_request(world: Wor
 
 
 async def test_match_conditions_of_webhooks_are_evaluated(world: World) -> None:
-    """A failing condition follows the webhook's failurePolicy."""
     conditions = [{"name": "large", "expression": "object.spec.size > 3"}]
     await world.validating(world.hook("large", lambda review: webhooks.deny(review, message="large"), matchConditions=conditions))
     async with world.api() as api:

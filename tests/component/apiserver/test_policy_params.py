@@ -78,7 +78,6 @@ async def test_parameters_of_the_cluster_are_in_no_namespace() -> None:
 
 
 async def test_unreadable_parameter_kind_fails_until_readable(caplog: pytest.LogCaptureFixture) -> None:
-    """Until the operator grants reading the kind; the log names the missing right."""
     kube = FakeAPI()
     await kube.put(RULES, {"metadata": {"namespace": "a", "name": "x"}})
     kube.authorize = lambda _method, path, _query: path != RULES

@@ -241,7 +241,6 @@ async def test_a_body_is_not_read_before_it_is_known_who_sends_it(pki: Pki) -> N
 
 
 async def test_handshake_flood_leaves_known_clients_their_turn(exposed: Exposed, pki: Pki) -> None:
-    """The flood uses the whole server."""
     stop = asyncio.Event()
     hello = (await exposed.connect(shaken=False)).hello()
 

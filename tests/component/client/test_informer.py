@@ -182,7 +182,6 @@ async def test_a_server_that_ignores_streaming_lists_gets_a_list() -> None:
 
 
 async def test_a_watch_that_falls_silent_is_opened_again() -> None:
-    """As through an API server's replica that is cut off."""
     api = FakeAPI()
     async with following(api, idle_seconds=0.2):
         async with asyncio.timeout(30):

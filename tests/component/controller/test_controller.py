@@ -444,7 +444,6 @@ async def test_machines_that_are_off_do_not_hide_who_holds_a_claim(api: FakeAPI,
 
 
 async def test_crashed_machine_keeps_its_disk_from_a_waiting_one(api: FakeAPI, cluster: Cluster) -> None:
-    """After two crashes it has no pod during the pause."""
     disk = {"name": "root", "type": "PersistentVolumeClaim", "source": {"name": "data"}}
     domain = {"memory": {"guest": "64Mi"}, "devices": {"disks": [disk]}}
     await api.put(CLAIMS, {"metadata": {"name": "data", "namespace": "ns"}, "spec": {"accessModes": ["ReadWriteMany"]}})

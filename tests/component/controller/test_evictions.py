@@ -184,7 +184,6 @@ async def test_eviction_creates_one_migration_and_waits_for_the_guest(api: FakeA
 
 
 async def test_client_of_a_moving_eviction_is_logged(api: FakeAPI, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """With a leaked secret, another client can move guests."""
     caplog.set_level("INFO")
     async with served(api, tmp_path) as ask:
         await ask(review())
@@ -326,7 +325,6 @@ async def test_there_is_nothing_else_to_ask_for(api: FakeAPI, tmp_path: Path, pa
 
 @pytest.mark.parametrize("path", [f"{PREFIX}guessed", "/evictions/%C3%A4", "/evictions/%ED%A0%80"])
 async def test_caller_without_the_secret_moves_nothing_and_gets_429(api: FakeAPI, tmp_path: Path, path: str) -> None:
-    """It may be a kube-apiserver with an old configuration: other codes would end a drain."""
     async with served(api, tmp_path) as ask:
         for pod in (POD, "virt-launcher-absent"):
             code, answer = await ask(review(pod), path)
@@ -336,7 +334,6 @@ async def test_caller_without_the_secret_moves_nothing_and_gets_429(api: FakeAPI
 
 
 async def test_large_body_without_the_secret_is_not_read(api: FakeAPI, tmp_path: Path) -> None:
-    """It would block all reconcilers."""
     large = {**review(), "padding": ["x" * 100] * 60}
     async with served(api, tmp_path) as ask:
         assert (await ask(large, f"{PREFIX}guessed"))[0] == 429
@@ -466,7 +463,6 @@ async def test_of_many_that_are_evicted_at_once_two_move(api: FakeAPI, tmp_path:
 
 
 async def test_undrained_node_moves_a_single_guest(api: FakeAPI, tmp_path: Path) -> None:
-    """Tenants who may evict pods must not use up the drains' limits."""
     await api.put(NODES, {"metadata": {"name": "node1"}, "spec": {}})
     pods = await put_machines(api, 6)
     async with served(api, tmp_path) as ask:
@@ -564,7 +560,6 @@ async def test_pod_with_an_impossible_owner_name_may_be_evicted(api: FakeAPI, tm
 
 
 async def test_reviews_of_one_pod_share_a_lookup_and_delay_no_other(api: HangingAPI, tmp_path: Path) -> None:
-    """A tenant's evictions of one pod must not delay drains."""
     claims = [f"data-{number}" for number in range(26)]
     disks = [{"name": each, "type": "PersistentVolumeClaim", "source": {"name": each}} for each in claims]
     await api.edit(VMS, "default", "testvm", lambda obj: obj["spec"]["domain"].update(devices={"disks": disks}))
@@ -626,7 +621,6 @@ def test_eviction_considers_only_relevant_migrations() -> None:
 
 
 async def test_deleted_eviction_migration_causes_a_pause(api: FakeAPI, tmp_path: Path) -> None:
-    """Two such VMs would otherwise block their node's drain."""
     async with served(api, tmp_path) as ask:
         await ask(review())
         (made,) = api.all(MIGRATIONS)
@@ -661,7 +655,6 @@ async def test_waiting_namespace_gets_the_next_place_except_dry_runs(api: FakeAP
 
 
 async def test_an_answer_that_takes_too_long_is_to_ask_again(api: HangingAPI, tmp_path: Path) -> None:
-    """After its own timeout kube-apiserver would show the webhook's path to the user."""
     async with served(api, tmp_path, ServerLimits(answer_seconds=0.2)) as ask:
         api.hangs = lambda request: "webhook" in request.path
         code, answer = await ask(review())

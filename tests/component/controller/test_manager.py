@@ -87,7 +87,6 @@ async def measuring(api: FakeAPI, parts: Callable[[wiring.Environment], Sequence
 
 
 async def test_a_replica_that_does_not_lead_counts_migrations_too() -> None:
-    """Without a leader, operators need the queue."""
     api = FakeAPI()
     await api.put("/apis/kubevirt.io/v1alpha1/migrations", a_migration(phase="Running"))
     async with measuring(api, lambda _: []) as metrics:

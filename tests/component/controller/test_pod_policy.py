@@ -219,7 +219,6 @@ def test_account_resizes_only_the_memory_of_launcher_pods(cluster: Cluster) -> N
 
 
 def test_account_writes_only_the_guest_readiness_of_pods(cluster: Cluster) -> None:
-    """All other changes of the status are refused."""
     pod = changed(OURS["as it was made"])
     pod["metadata"]["annotations"] = {"a": "b"}
     pod["metadata"]["finalizers"] = ["example.com/f"]
@@ -267,7 +266,6 @@ def test_nothing_is_told_in_the_status_of_other_pods(cluster: Cluster) -> None:
 
 
 def test_our_pods_with_server_defaults_are_recognized(cluster: Cluster) -> None:
-    """The comparison in ``leftovers`` allows its defaults and nothing else."""
     for vm in forbidden_pods.examples():
         vm["metadata"].setdefault("namespace", "default")
         for wanted in (

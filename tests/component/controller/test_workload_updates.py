@@ -169,7 +169,6 @@ async def test_migration_refused_by_quota_is_reported_and_skipped(api: FakeAPI) 
 
 
 async def test_deleted_upgrade_migration_causes_a_pause(api: FakeAPI) -> None:
-    """Otherwise its guest would be moved again and again."""
     async with working(api, "--no-leader-elect", QUICK, "--workload-update-batch-size=1", times=OFTEN):
         cluster = Cluster(api)
         await started(cluster, "a", "b")

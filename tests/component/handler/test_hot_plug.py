@@ -127,7 +127,6 @@ async def test_disk_that_a_guest_keeps_blocks_no_other(world: World) -> None:
 
 
 async def test_drive_gets_a_medium_and_ejects_it(world: World) -> None:
-    """The drive stays in the guest and in the running form."""
     empty = {"name": "data", "device": "cdrom"}
 
     async def edit(desired: dict[str, Any], runs: dict[str, Any]) -> None:

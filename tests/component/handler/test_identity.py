@@ -158,7 +158,6 @@ async def test_the_key_never_leaves_the_node_and_only_root_can_read_it(world: Wo
 
 @pytest.mark.parametrize("asked", ["n2", "virt-api", "n1.virt-handler"])
 async def test_the_token_of_one_node_obtains_no_certificate_of_another(world: World, asked: str, caplog: pytest.LogCaptureFixture) -> None:
-    """The request may name any node: kube-apiserver adds the token's."""
     async with world.controller(), world.node(asked, token_of="n1") as identity:
         await eventually(lambda: bool(world.denials()))
         await eventually(lambda: "Denied" in caplog.text)

@@ -162,7 +162,6 @@ async def test_only_an_expected_migration_of_another_handler_passes(scene: Scene
 
 
 async def test_connection_of_a_migration_is_in_its_own_process(scene: Scene) -> None:
-    """One migration's process may end by an error or for lack of memory."""
     scene.expect()
     scene.incoming.expect("mig-2", Expected("target", "n", scene.release))
     opened = [await scene.connect(protocol=each) for each in ("kubevirt-relay/mig-1", "kubevirt-relay/mig-2", "", "kubevirt-relay/mig-3")]
@@ -257,7 +256,6 @@ async def test_only_another_handler_may_say_that_the_guest_left(scene: Scene) ->
 
 
 async def test_connections_of_a_migration_are_limited(scene: Scene) -> None:
-    """Each costs memory, and leads to the pod's libvirtd or QEMU."""
     scene.expect()
     header = Header("mig-1", "data").encode()
     async with contextlib.AsyncExitStack() as stack:
@@ -285,7 +283,6 @@ async def test_connections_of_a_migration_are_limited(scene: Scene) -> None:
 
 
 async def test_forgotten_migration_keeps_its_open_connections(scene: Scene) -> None:
-    """The source's libvirt may read the result after the target's virt-handler has finished."""
     scene.expect()
     reader, writer = await scene.connect()
     writer.write(Header("mig-1", "data").encode() + b"ping")
@@ -347,7 +344,6 @@ async def test_a_source_node_that_dials_without_end_gets_a_few_relays(scene: Sce
 
 
 async def test_silent_connections_of_a_node_are_limited(scene: Scene) -> None:
-    """Each is a thread of the process for all nodes' relays."""
     scene.incoming.expect("mig-2", Expected("target", "n3", scene.release))
     opened = [await scene.connect() for _ in range(DEFAULT_LIMITS.pending_per_node)]
     await eventually(lambda: scene.incoming._pending["n"] == DEFAULT_LIMITS.pending_per_node)
@@ -390,7 +386,6 @@ async def test_unanswered_release_requests_are_limited(scene: Scene) -> None:
 
 
 async def test_ended_migration_closes_the_sources_way_into_the_pod(scene: Scene) -> None:
-    """It led to libvirt's socket, and the guest now runs in that pod."""
     scene.expect()
     scene.incoming.expect("mig-2", Expected("target", "n", scene.release))
     kept, other = await scene.connect(), await scene.connect()

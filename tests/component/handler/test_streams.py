@@ -544,7 +544,6 @@ async def test_connections_to_ports_have_their_own_larger_limit(scene: Scene, li
 
 
 async def test_channels_of_spice_are_streams_with_a_larger_limit(scene: Scene) -> None:
-    """A viewer opens six or more."""
     display, link = Guest(), spice_peer.link(spice_peer.INPUTS)
     directory = os.open(run_directory(scene.root, "pod-1"), os.O_PATH)
     server = await asyncio.start_unix_server(display.serve, f"/proc/self/fd/{directory}/{layout.SPICE_SOCKET}")

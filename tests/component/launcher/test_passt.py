@@ -210,7 +210,6 @@ print(resource.getrlimit(resource.RLIMIT_NOFILE))
 
 
 def test_calls_of_a_sandbox_succeed_and_do_nothing(tmp_path: Path) -> None:
-    """With or without privileges, namespaces and mounts stay."""
     (tmp_path / "file").touch()
     command = [sys.executable, "-I", "-S", unsandboxed.__file__, str(os.getpid()), "200", sys.executable, "-c", CALLS, str(tmp_path)]
     told = subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()

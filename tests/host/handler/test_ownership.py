@@ -53,7 +53,6 @@ def test_block_claim_is_given_and_file_system_claim_left(pod: tuple[Path, int]) 
 
 
 def test_a_block_claim_that_is_only_read_stays_roots(pod: tuple[Path, int]) -> None:
-    """An owner could give itself write permission."""
     disks = pod[0] / layout.DEVICES_DIRECTORY.lstrip("/")
     block = node(disks / "data", stat.S_IFBLK, 7, 200)
 

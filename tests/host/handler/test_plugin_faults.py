@@ -191,7 +191,6 @@ async def test_tenants_calls_leave_a_turn_of_a_plugin_to_others(make: Make) -> N
 
 
 async def test_calls_of_ours_together_are_few(tmp_path: Path) -> None:
-    """At most ``OURS_AT_ONCE``, of any type: each is a process in virt-handler's memory."""
     script = f"[ $KUBEVIRT_COMMAND = VERSION ] || {{ echo x >>{tmp_path}/begun; sleep {SLEEP}; }}; echo '{DESCRIPTION}'"
     own = Own(("sh", "-c", script), {})
     plugins = Plugins(tmp_path, {}, {("network", each): own for each in ("a", "b", "c")}, seconds=4.0, patience=None)

@@ -122,7 +122,6 @@ async def test_interface_is_deleted_only_after_its_pod_is_gone(world: World, pod
 
 
 async def test_a_pod_that_goes_while_its_plugin_adds_leaves_nothing(world: World, pod: Pod) -> None:
-    """Earlier the DEL would find nothing and be the last one."""
     waits = world.directory / "log" / "ADD.waits"
     waits.touch()
     async with asyncio.timeout(120), asyncio.TaskGroup() as group:

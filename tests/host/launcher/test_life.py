@@ -20,7 +20,6 @@ LINUX = messages.Sync(a_machine())
 
 
 def test_guest_boots_in_seconds_and_the_launcher_stays_small(start: Start, capsys: pytest.CaptureFixture[str]) -> None:
-    """Debian's bzImage from a BIOS."""
     begin, before = time.monotonic(), look()
     pod = start()
     with pod.client() as client, pod.console() as viewer:

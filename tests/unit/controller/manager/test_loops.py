@@ -37,7 +37,6 @@ def of_loop(loop: Loop) -> tuple[Right, ...]:
 
 
 def test_the_chart_grants_the_rights_of_the_table_and_no_others() -> None:
-    """Component tests run the process with them, so they suffice."""
     needed = {*granted(right for loop in LOOPS for right in of_loop(loop)), *granted(right for part in PARTS.values() for right in part)}
     assert needed == set(rbac.permissions("virt-controller"))
     assert not set(granted([EVICTING])) & needed  # only with workloadUpdate.strategy Evict

@@ -101,7 +101,6 @@ TEXT = "x" * 1_000_000
 
 @pytest.mark.parametrize("field", ["name", "uid", "kind", "apiVersion"])
 def test_trimmed_owner_is_bounded_and_keeps_its_identity(field: str) -> None:
-    """A hundred pods could fill virt-controller's memory."""
     pod = a_pod()
     pod["metadata"]["ownerReferences"][0][field] += TEXT
     kept = trim_pod(pod)

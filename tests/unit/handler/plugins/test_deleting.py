@@ -94,7 +94,6 @@ async def test_hanging_deletion_delays_no_later_one(world: World) -> None:
 
 
 async def test_deletion_waits_for_a_running_add(world: World) -> None:
-    """A DEL during an unfinished ADD would find nothing and be the last one."""
     record = Record("storage", GONE, "data", "images", MACHINE)
     async with asyncio.TaskGroup() as group, world.records.lock(Element("storage", GONE, "data")):
         world.records.write(record)

@@ -78,7 +78,6 @@ def test_an_equivalent_version_matches_after_the_requested_one() -> None:
 
 
 def test_configurations_of_webhooks_are_never_asked_about() -> None:
-    """A webhook that denies everything could not be deleted."""
     made, store = source()
     store.apply(configuration("a", {"name": "1"}))
     assert names(made, resource=OURSELVES) == []

@@ -283,7 +283,6 @@ def test_long_lists_are_looked_up_not_searched() -> None:
 
 
 def test_replacing_an_absent_member_adds_it_as_in_go() -> None:
-    """``replace`` works as ``add`` in objects. Parents and list elements must exist."""
     assert json_patch.apply({"a": {}}, [{"op": "replace", "path": "/a/b", "value": 1}]) == {"a": {"b": 1}}
     assert json_patch.apply({"a": 1}, [{"op": "replace", "path": "", "value": {"b": 2}}]) == {"b": 2}
     for document, path in (({"a": {}}, "/b/c"), ({"a": []}, "/a/0"), ({"a": 1}, "/a/b")):

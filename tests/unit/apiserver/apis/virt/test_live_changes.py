@@ -136,7 +136,6 @@ def test_virt_handler_takes_only_settings_of_the_spec() -> None:
 
 
 def test_without_a_report_of_support_a_restart_is_required() -> None:
-    """A virt-handler or virt-launcher of an older release reports none."""
     vm = edited(a_vm("Running", ROOT, DATA), limited(totalIopsSec=500))
     assert told(vm) == ["spec.domain.devices.disks[data]"]
     assert told(with_status(vm, domain={"liveChanges": ["interface.state"]})) == ["spec.domain.devices.disks[data]"]

@@ -225,7 +225,6 @@ def test_pause_and_power_request_are_independent(action: str, level: dict[str, A
 
 
 def test_later_write_of_an_older_release_is_honoured() -> None:
-    """Its virt-api may run during an upgrade."""
     vm = _vm(attempt=1, request=_request("Unpause", 1))
     vm["status"]["pause"] = {"wanted": True, "attempt": 1}
     assert not power.wants_paused(vm)

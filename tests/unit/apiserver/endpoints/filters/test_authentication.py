@@ -126,7 +126,6 @@ async def test_only_a_front_proxy_speaks_for_others(world: World) -> None:
 
 
 async def test_front_proxy_with_the_clients_authority_may_be_a_client(world: World) -> None:
-    """Then forwarded requests belong to their users."""
     authorities = authorities_of(pem(world.root))
     world.trust = Trust(RequestHeader(authorities, ("front-proxy",)), authorities)
     authenticate, carrier = world.authenticator(), world.connect("front-proxy")
@@ -166,7 +165,6 @@ async def test_a_certificate_is_read_once_while_few_are_remembered(world: World)
 
 
 async def test_cached_identity_is_not_shared_between_connections(world: World) -> None:
-    """Different clients can send equal header fields."""
     authenticate = world.authenticator()
     fields = Fields([("Host", "h")])
     carriers: list[Any] = [world.connect("alice"), world.connect("bob")]

@@ -85,7 +85,6 @@ async def test_anonymous_is_unauthenticated() -> None:
 
 
 async def test_constrained_impersonation_needs_both_verbs() -> None:
-    """KEP-5284, on by default since 1.36."""
     on = ("impersonate-on:user-info:get", "example.com", "widgets", "", "a", "x")
     who = ("impersonate:user-info", "authentication.k8s.io", "users", "", "", "bob")
     found = await act(Rules({on, who}), ("Impersonate-User", "bob"))

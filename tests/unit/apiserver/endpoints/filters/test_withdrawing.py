@@ -152,7 +152,6 @@ def test_intervals_add_up_to_a_minute_and_six_in_an_outage() -> None:
 
 
 def test_an_answer_tells_of_the_moment_when_it_was_asked_for() -> None:
-    """The user may have lost access in between."""
     kube = Kube(away=lambda: now() > 90, seconds=9.5)  # reviewed from 20 to 39 s and from 59 to 78 s, not from 98 s on
 
     when, end = run(ended(made(kube, check_seconds=(20.0, 20.0))))

@@ -367,7 +367,6 @@ async def test_a_head_of_who_has_shown_a_certificate_may_be_longer(handler: Hand
 
 
 async def test_heads_with_many_fields_need_a_client_certificate(handler: Handler) -> None:
-    """kube-apiserver sends each group of a user in its own field."""
     for fields, certificate, code in ((99, b"", b"200"), (100, b"", b"431"), (999, b"proxy", b"200"), (1000, b"proxy", b"431")):
         line = Line(handler, certificate=certificate)
         answer = await line.send(b"GET /x HTTP/1.1\r\nHost: h\r\n" + b"G: g\r\n" * fields + b"\r\n")

@@ -318,7 +318,6 @@ async def test_data_after_the_handshake_is_read_in_its_turn(contexts: Contexts) 
 
 
 async def test_of_a_stranger_little_is_taken_at_once(contexts: Contexts) -> None:
-    """OpenSSL's buffer keeps the largest size that it had."""
     listener = Listener(contexts)
     for context, most in ((None, 16 << 10), (contexts.proxy, 64 << 10)):
         client = listener.client("192.0.2.1", context)

@@ -31,7 +31,6 @@ def test_short_frames_are_cut_after_a_slice_and_its_last_frame() -> None:
 
 
 def test_frames_behind_the_rest_of_a_long_one_are_cut_again() -> None:
-    """Otherwise thousands of empty frames would pass at once."""
     slices, long = Slices(), frame(60_000, mask=False)
     slices.add(long[:50_000])
     assert slices.cut() == long[:50_000]

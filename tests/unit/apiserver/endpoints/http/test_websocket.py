@@ -91,7 +91,6 @@ async def test_messages_flow_both_ways_and_close_ends_the_connection() -> None:
 
 
 async def test_a_binary_message_is_passed_on_as_it_came() -> None:
-    """However the network cuts it; its bytes are neither unmasked nor copied."""
     sent, got = masked(Opcode.BINARY, b"x" * 70), []
 
     async def serve(request: Request) -> Response:

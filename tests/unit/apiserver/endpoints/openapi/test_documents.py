@@ -209,7 +209,6 @@ def test_alternatives_cannot_be_published() -> None:
 
 
 def test_oas_04_definitions_are_ours_and_all_used() -> None:
-    """The aggregator renames conflicting definitions, and drops unused ones."""
     used = {each["$ref"].removeprefix("#/definitions/") for each in _walk(V2) if "$ref" in each}
     assert set(V2["definitions"]) == used
     assert all(name.startswith("io.kubevirt.") for name in V2["definitions"])

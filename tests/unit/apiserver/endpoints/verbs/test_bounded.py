@@ -200,7 +200,6 @@ async def test_pongs_that_the_server_does_not_take_are_not_kept() -> None:
 
 
 async def test_a_goodbye_is_answered_though_the_server_takes_nothing() -> None:
-    """Otherwise both sides would wait until the close timeout."""
     connection, transport = connected()
     connection.pause_writing()
     before = transport.written

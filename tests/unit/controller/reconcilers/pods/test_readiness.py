@@ -103,7 +103,6 @@ def made_ready(pod: dict[str, Any], status: str = "True") -> dict[str, Any]:
 
 
 def test_the_source_is_ready_until_the_target_is_in_fact() -> None:
-    """It forwards connections; a Service with neither pod would refuse them."""
     source, target = a_gated_pod("True"), a_gated_pod(migration="m")
     vm = a_moved_machine(target)
     assert told(vm, source, target) == [(TARGET, "True", "GuestRunning")]

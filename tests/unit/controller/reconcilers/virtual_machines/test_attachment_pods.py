@@ -427,7 +427,6 @@ def test_pod_has_what_an_import_needs() -> None:
 
 @pytest.mark.parametrize("deleting", [False, True])
 def test_attempt_ends_after_the_pod_that_may_write_an_image(*, deleting: bool) -> None:
-    """Its end frees the claim."""
     vm = with_import(runs=True, recorded=True)
     if deleting:
         vm["metadata"] |= {"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": [names.VM_FINALIZER]}

@@ -237,7 +237,6 @@ def test_parsed_documents_leave_no_garbage_cycles(text: str) -> None:
 
 
 def test_the_largest_document_is_read_and_one_byte_more_is_not() -> None:
-    """The object's bound is in bytes."""
     largest = f"<a>{'ä' * ((parsing.MAX_BYTES - 8) // 2)} </a>"
     assert len(largest.encode()) == parsing.MAX_BYTES
     assert parsing.parse(largest).name == "a"

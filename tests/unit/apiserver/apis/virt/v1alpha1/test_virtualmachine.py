@@ -537,7 +537,6 @@ def _with_user_data(text: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("text", ["#cloud-config\n" + "- a\n" * (62 << 8), "#cloud-config\n" + "中" * 21_840])
 def test_stored_bytes_count_without_the_last_applied_annotation(text: str) -> None:
-    """Both texts with the annotation exceed the limit."""
     assert _errors(_with_user_data(text)) == []
 
 
