@@ -15,7 +15,7 @@ from apiserver.kubectl.messages import Failure
 
 
 async def take(access: Access, name: str, file: str) -> None:
-    """Write a screenshot to ``file``; ``-`` is standard output."""
+    """Write a screenshot to ``file``; ``-`` is standard output, but no terminal. Raises Failure."""
     if file == "-" and os.isatty(1):
         raise Failure("error: a picture is not for a terminal: name a file with -o")
     doing = f"take a screenshot of virtual machine {access.namespace}/{name}"

@@ -54,7 +54,6 @@ def down() -> None:
 
 
 def _remove(path: pathlib.Path) -> None:
-    """Remove a cgroup with its children, retrying for 10 s: the kernel may need a moment after the last process."""
     if not path.exists():
         return
     deadline = time.monotonic() + 10

@@ -88,7 +88,6 @@ def _of_program(
 
 
 def of_the_cluster() -> list[Image]:
-    """Return the images that a cluster always needs: the sandbox, DNS, and the tests' busybox."""
     return [
         _of_program(nodes.SANDBOX_IMAGE, build.program("pause"), "pause"),
         _of_program(COREDNS, build.program("coredns"), "coredns"),
@@ -136,7 +135,6 @@ def _ensure(image: Image) -> None:
 
 
 def import_into_nodes(images: Iterable[Image]) -> set[str]:
-    """Import missing or changed images into all nodes; return the imported ones' references."""
     chosen = list(images)
     with futures.ThreadPoolExecutor(len(layout.NODES)) as pool:
         return set().union(*pool.map(lambda node: _import(node, chosen), layout.NODES))
@@ -163,7 +161,6 @@ def _import(node: layout.Node, images: Iterable[Image]) -> set[str]:
 
 
 def present_on(node: layout.Node) -> dict[str, str]:
-    """Return a node's images: digest of the manifest by reference."""
     lines = progress.output_of(nodes.ctr(node, "images", "list")).splitlines()[1:]
     return {words[0]: words[2] for line in lines if len(words := line.split()) > 2}
 

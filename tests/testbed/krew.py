@@ -37,7 +37,6 @@ def project() -> Mapping[str, Any]:
 
 
 def libraries(wanted: Iterable[str]) -> dict[str, metadata.Distribution]:
-    """Return the installed distributions of these requirements and, in turn, of theirs, by lower-case name."""
     found: dict[str, metadata.Distribution] = {}
     waiting = [Requirement(each) for each in wanted]
     while waiting:

@@ -32,7 +32,6 @@ def is_own_cluster() -> bool:
 
 
 def environment() -> dict[str, str]:
-    """Return the environment that selects the cluster for kubectl, Helm and the plugin."""
     chosen = None if _own_only.get() else os.environ.get("KUBECONFIG")
     return {"KUBECONFIG": chosen or str(layout.kubeconfig())}
 

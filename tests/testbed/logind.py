@@ -51,7 +51,6 @@ def encode(kind: int, serial: int, fields: dict[int, str | int], body: bytes = b
 
 
 def decode(head: bytes, fields: bytes) -> Message:
-    """Return the D-Bus message with these first 16 bytes and these header fields."""
     _, kind, flags, _, _, serial, _ = struct.unpack("<cBBBIII", head)
     at, member = 0, ""
     while at < len(fields):
@@ -82,7 +81,6 @@ class Logind:
         self._serial = 0
 
     def prepare_for_shutdown(self, begins: bool) -> None:
-        """Announce that the node shuts down, or (not ``begins``) no longer does."""
         fields: dict[int, str | int] = {_PATH: PATH, _INTERFACE: INTERFACE, _MEMBER: "PrepareForShutdown", _SENDER: ":1.0", _SIGNATURE: "b"}
         self._send(SIGNAL, fields, struct.pack("<I", begins))
 

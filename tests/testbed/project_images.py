@@ -228,8 +228,6 @@ def wheels_title(process: Process) -> str:
 
 
 def wheels(process: Process) -> pathlib.Path:
-    """Return a directory with the dependencies of a process's extra, installed for the image's Python."""
-
     def install(directory: pathlib.Path) -> None:
         # The oldest C library that all of them support; the image's is newer.
         options = ("--python-version", PYTHON, "--python-platform", "x86_64-manylinux_2_28", "--only-binary", ":all:")

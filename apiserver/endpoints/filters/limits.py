@@ -23,7 +23,7 @@ class InFlight:
     most_writing: int = 0
 
     def enter(self, user: User, *, writes: bool) -> None:
-        """Count a running request; :meth:`leave` follows. Raises TooManyRequests above the limit."""
+        """Count a running request; :meth:`leave` follows. Raises TooManyRequests above the limit, except for system:masters."""
         count, limit = (self.writing, self.max_writing) if writes else (self.reading, self.max_reading)
         if limit and count >= limit and MASTERS not in user.groups:
             raise TooManyRequests("Too many requests, please try again later.", Details(retry_after_seconds=RETRY_SECONDS))

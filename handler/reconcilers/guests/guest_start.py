@@ -55,7 +55,10 @@ class GuestStart:
         self._starting = {uid: pending for uid, pending in self._starting.items() if is_alive(uid)}
 
     async def start(self, vm: Object, link: Link, *, paused: bool) -> Result | None:
-        """Start the guest, or write what prevents it; return when to check again, None: at once."""
+        """Start the guest, or write what prevents it; return when to check again, None: at once.
+
+        What a retry may change is also raised: NotTheDevice, CommandFailed, Fault.
+        """
         try:
             return await self._begin(vm, link, paused=paused)
         except StorageHangs as error:

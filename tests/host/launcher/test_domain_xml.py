@@ -52,7 +52,6 @@ def a_machine_of_xml() -> messages.Machine:
 
 
 def with_placeholders(given: str) -> str:
-    """Return the XML with placeholders in place of the values that virt-launcher fills in."""
     for value, placeholder in (
         ("<domain type='qemu'>", "<domain type='@type@'>"),
         ("default_testvm", "whatever-the-engine-calls-it"),

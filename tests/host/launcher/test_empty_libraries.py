@@ -29,7 +29,6 @@ print(open("/proc/self/maps").read())
 
 
 def libraries() -> dict[str, str]:
-    """Return the paths of the libraries that libvirt's Python binding loads, by name."""
     spec = find_spec("libvirtmod")
     assert spec is not None
     assert spec.origin is not None

@@ -18,7 +18,6 @@ def lock(tmp_path: Path) -> Path:
 
 
 def may(lock: Path, operation: int) -> bool:
-    """Return whether another process could now take the lock with ``operation``: ``LOCK_SH`` or ``LOCK_EX``."""
     file = os.open(lock, os.O_RDWR)
     try:
         fcntl.flock(file, operation | fcntl.LOCK_NB)

@@ -18,7 +18,6 @@ def a_tree(tmp_path: Path, name: str) -> Path:
 
 
 def checked(tree: Path, kept: Path, script: str) -> int:
-    """Run ``typecheck`` with a shell script in place of mypy; return its exit status."""
     return typecheck.run(tree, kept, ("sh", "-c", script))
 
 

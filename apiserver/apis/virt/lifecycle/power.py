@@ -159,7 +159,7 @@ def has_given_up(vm: Mapping[str, Any], decision: Power) -> bool:
 def is_off_by_its_spec(vm: Mapping[str, Any], decision: Power) -> bool:
     """Return whether a machine is off by its spec: it wants no further guest.
 
-    A stopped machine is not, unless its strategy is ``Halted`` or ``Manual``.
+    A deleted machine is not, nor one that has given up, nor a stopped one, unless its strategy is ``Halted`` or ``Manual``.
     """
     if decision.on or decision.reason == "Deleting" or has_given_up(vm, decision):
         return False

@@ -238,7 +238,7 @@ def _identity(disk: Mapping[str, Any]) -> set[str]:
 def record(vm: Object) -> None:
     """Add to ``status.running``, in place, new disks with a recorded attachment pod.
 
-    The guest must not have another disk with the claim, serial or World Wide Name of a new one.
+    One with the claim, serial or World Wide Name of another disk of the guest waits.
     """
     ready, there = (each for each in added(vm) if pod_of(vm, each) is not None), _by_name(vm)[1]
     coming = [str(each["name"]) for each in ready if not (_with_claim_of(each, there) or _with_identity_of(each, there))]

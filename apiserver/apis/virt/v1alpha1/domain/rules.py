@@ -37,7 +37,7 @@ def validate_between(number: int, least: int, most: int, path: Path) -> list[Fie
 
 
 def validate_amount(given: object, least: Quantity, most: Quantity, path: Path) -> list[FieldError]:
-    """Return an error for a quantity outside the inclusive bounds."""
+    """Return an error for a valid quantity outside the inclusive bounds."""
     amount = quantity.parse(str(given))
     if amount < least:
         return [invalid(path, given, f"must be greater than or equal to {least}")]

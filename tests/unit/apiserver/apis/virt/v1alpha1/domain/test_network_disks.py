@@ -15,7 +15,6 @@ GIVEN: dict[str, dict[str, Any]] = {"NBD": NBD, "ISCSI": ISCSI, "NFS": NFS, "RBD
 
 
 def places(domain: dict[str, Any]) -> list[str]:
-    """Return the paths of the domain's invalid fields, each once."""
     return list(dict.fromkeys(each.split(": ")[0].removeprefix("spec.domain.") for each in errors(domain)))
 
 
