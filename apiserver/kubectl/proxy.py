@@ -56,7 +56,7 @@ class Proxy:
     async def serve(self, port: int, command: Callable[[int], tuple[str, ...]] | None) -> None:
         """Serve connections on a loopback ``port`` (0: any) until the program ends; without a program, until cancelled.
 
-        ``command`` returns the program's command line for the port; None: print the port.
+        ``command`` returns the program's command line for the port; None: print the port. Raises Failure.
         """
         async with AsyncExitStack() as stack:
             try:
