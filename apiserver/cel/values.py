@@ -135,7 +135,7 @@ _NAMES: Final[dict[type, str]] = {
 
 
 def type_name(value: Value) -> str:
-    """Return the name of a value's type."""
+    """Return the name of a value's type. Raises CelError for a Python value that CEL lacks."""
     if (name := _NAMES.get(type(value))) is not None:
         return name
     if isinstance(value, Message | Opaque):

@@ -61,7 +61,7 @@ async def _machines(access: Access, node: str) -> list[str] | None:
 
 
 async def unfence(access: Access, node: str) -> str:
-    """Remove a node's fence; return the line to print."""
+    """Remove a node's fence; return the line to print. Raises Failure."""
     found = await _node(access, node)
     if found is None:
         raise Failure(f"error: node {node} not found")

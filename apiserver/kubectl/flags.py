@@ -96,7 +96,7 @@ class CommandParser(Parser):
         return [text for action in self._actions for text in action.option_strings]
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[Any, list[str]]:  # noqa: ANN401  argparse's overloads
-        """Return the flags and an empty list. Exits with 1 on unknown arguments."""
+        """Return the flags and an empty list. Exits with 1 on unknown arguments, and on ``vm NAME`` for ``vm/NAME``."""
         parsed, more = super().parse_known_args(args, namespace)
         given: list[str] = [*getattr(parsed, "names", ()), *filter(None, [getattr(parsed, "name", "")]), *more]
         if len(given) > 1 and given[0].lower() in KINDS | SET_KINDS:

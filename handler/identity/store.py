@@ -55,7 +55,7 @@ class Store:
         self._held = new
 
     def revoked(self) -> dict[str, str]:
-        """Return the stored revocations, in the form of the ConfigMap's data; empty if unreadable."""
+        """Return the stored revocations, in the form of the ConfigMap's data; empty if malformed."""
         try:
             found = json.loads(self.get(REVOKED) or b"{}")
         except ValueError:

@@ -34,7 +34,7 @@ def segment(value: object, path: str) -> str:
 
 
 def confined(root: str, value: object, path: str) -> PurePosixPath:
-    """Return ``value`` as a path below ``root``. Raises InvalidSpecification about field ``path`` if ``value`` leaves ``root``."""
+    """Return ``value``, a relative path without ``..``, below ``root``; else raise InvalidSpecification about field ``path``."""
     relative = PurePosixPath(value) if isinstance(value, str) else PurePosixPath()
     if not isinstance(value, str) or not relative.parts or relative.is_absolute() or ".." in relative.parts or not value.isprintable():
         raise InvalidSpecification(f"{path}: {value!r} is not a relative path inside its volume")

@@ -102,7 +102,7 @@ class Delegated:
         return known if known is not None else await self._asked(user, info)
 
     async def decide_anew(self, user: User, info: RequestInfo) -> Decision:
-        """Return kube-apiserver's current decision, and cache it; raises InternalError."""
+        """Return kube-apiserver's current decision, and cache it; ``system:masters`` may do everything. Raises InternalError."""
         return ALLOWED if MASTERS in user.groups else await self._asked(user, info)
 
     async def _asked(self, user: User, info: RequestInfo) -> Decision:

@@ -342,7 +342,7 @@ class Connection(asyncio.Protocol):
                 self._more = None
 
     async def start(self, stream: Stream) -> None:
-        """Send a stream's head."""
+        """Send a stream's head. Raises Gone."""
         request = self._request
         if request is None or self._began:
             raise RuntimeError("a request can have only one response")
@@ -353,7 +353,7 @@ class Connection(asyncio.Protocol):
         await self.send(stream.head(date_at(int(time())), close=close, framing=framing))
 
     async def send(self, data: bytes) -> None:
-        """Send bytes unchanged; return when there is room for more."""
+        """Send bytes unchanged; return when there is room for more. Raises Gone."""
         if self._transport is None:
             raise Gone("the client disconnected")
         self._transport.write(data)
@@ -361,14 +361,14 @@ class Connection(asyncio.Protocol):
             await self.room()
 
     async def room(self) -> None:
-        """Wait until there is room for more."""
+        """Wait until there is room for more. Raises Gone."""
         while self._room is not None:
             await asyncio.shield(self._room)
             if self._transport is None:
                 raise Gone("the client disconnected")
 
     async def finish(self, stream: Stream) -> None:
-        """End a stream."""
+        """End a stream. Raises Gone."""
         await stream.prepare()
         if stream.chunked:
             await self.send(_LAST_CHUNK)
@@ -379,7 +379,7 @@ class Connection(asyncio.Protocol):
         return self._room is None
 
     def send_now(self, data: bytes) -> bool:
-        """Send bytes unchanged; return whether there is room for more."""
+        """Send bytes unchanged; return whether there is room for more. Raises Gone."""
         if self._transport is None:
             raise Gone("the client disconnected")
         self._transport.write(data)

@@ -116,7 +116,7 @@ class Request:
 
     @property
     def certificate(self) -> bytes | None:
-        """The client's verified certificate (DER)."""
+        """The client's verified certificate (DER), or None."""
         return self.carrier.certificate
 
     async def read(self, limit: int) -> bytes:
@@ -266,7 +266,7 @@ class Stream(Response):
             await self._carrier.start(self)
 
     async def write(self, data: bytes) -> None:
-        """Send a piece; return when there is room for more."""
+        """Send a piece; return when there is room for more. Raises Gone."""
         if data:
             await self._carrier.send(chunk(data) if self.chunked else data)
 

@@ -42,7 +42,7 @@ def is_launcher(pod: Object) -> bool:
 
 
 def owner_of(pod: Object) -> Object | None:
-    """Return the controlling ownerReference of a launcher pod if it is a VirtualMachine of any version."""
+    """Return the controlling ownerReference of a launcher pod if it is a VirtualMachine of any version, else None."""
     if not is_launcher(pod):
         return None
     found = controller_of(pod)
@@ -147,7 +147,7 @@ def held_by(migration: Object) -> bool:
 
 
 def references(vm: Object, migrations: Iterable[Object]) -> tuple[Reference, ...]:
-    """Return names and uids of all pods in which a guest of this machine may run: its own, and both sides of its Migrations."""
+    """Return names and uids of all pods that may have a guest of this machine: its own, and both of each Migration's (:func:`held_by`)."""
     own = of_status(vm)
     found = [own] if own is not None else []
     for each in migrations:

@@ -258,10 +258,7 @@ def _report_absent_target(seen: Observed, target: Absent) -> tuple[Action, ...]:
 
 
 def _let_end(seen: Observed, alive: tuple[Object, ...]) -> tuple[Action, ...]:
-    """Return actions after the guest ended: its pod is deleted only if it hangs, because a deletion removes its log.
-
-    A launcher without a guest, which virt-handler stopped before its start, does not end by itself.
-    """
+    """Return actions after the guest ended: its pod is deleted only if it hangs or had no guest, because a deletion removes its log."""
     never_started = power.newest_attempt(seen.vm).get("result") == power.RESULT_STOPPED and not power.has_run(seen.vm)
     left = 0.0 if never_started else POD_END_SECONDS - seen.rested
     if left > 0 and dig_vm(seen.vm, "status", "attempts"):

@@ -34,7 +34,7 @@ def annotations_read(vm: Object, fields: Collection[str]) -> dict[str, str]:
 def value(vm: Object, field: str) -> str:
     """Return a machine's field as text; empty if missing.
 
-    All labels or annotations are lines ``key="value"`` sorted by key, with values quoted as in JSON.
+    All labels, or annotations without ``MANIFEST``, are lines ``key="value"`` sorted by key, with values quoted as in JSON.
     """
     match field:
         case "metadata.name":

@@ -107,7 +107,7 @@ def mounts_of(disk: Mapping[str, Any]) -> Iterator[Mount]:
 
 
 def is_supported(disk: Mapping[str, Any], changes: Collection[str]) -> bool:
-    """Return whether ``changes`` (``liveChanges``) has ``MEDIUM`` for a drive, ``DISK`` for a claim, ``OVERLAY`` for others."""
+    """Return whether ``changes`` (``liveChanges``) has ``MEDIUM`` for a drive, ``DISK`` for a claim without overlay, else ``OVERLAY``."""
     is_plain = disks.claim_of(disk) and not disks.is_overlaid(disk)
     return (MEDIUM if disks.is_drive(disk) else DISK if is_plain else OVERLAY) in changes
 

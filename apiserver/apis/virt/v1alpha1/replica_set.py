@@ -181,7 +181,7 @@ def validate_update(obj: Object, old: Object, allowed: Allowed = NOTHING) -> lis
 
 
 def validate_status(obj: Object) -> list[FieldError]:
-    """Return errors for negative counts in a VirtualMachineReplicaSet's status."""
+    """Return errors for counts out of range in a VirtualMachineReplicaSet's status."""
     status, path = obj.get("status") or {}, Path("status")
     counts = (field for field, value in status.items() if isinstance(value, int))
     return [each for field in counts for each in validate_between(status[field], 0, _LARGEST, path.child(field))]
