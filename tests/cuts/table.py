@@ -43,7 +43,8 @@ processors. `{nothing}`: nothing to cut; `{not_run}`: not run.
 
 
 LOSS_HEAD: Final = """\
-A node and its guest are lost for {loss:.0f} s, or until the guest runs elsewhere, by different kinds of loss and proofs. {made}
+A node and its guest are lost for {loss:.0f} s, or until the guest runs elsewhere. Rows are kinds of loss, columns proofs and
+moments. {made}
 
 A cell has the seconds from the loss until the guest runs on the other node, if it restarts; else until it runs after the loss. It must not
 restart, and the agent must not be asked, where a row leaves the node's kubelet or virt-handler a way to report.

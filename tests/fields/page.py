@@ -17,12 +17,11 @@ _HEAD: Final = """# Fields of a VirtualMachine
 Every field of `spec`, with the tests that saw it. `make fields` writes this page from the models, which have the full texts of
 `kubectl explain`, and from `tests/fields/*.toml`. The last column names:
 
-- tests that saw the field in a guest, at the outer end of a device (a display, a console), or in a running QEMU (threads, memory pages);
+- tests that saw the field in a guest, at the outer end of a device (a display, a console), or in a running QEMU;
 - or golden files with the result, and why no guest shows it: `needs …`, which the test machines lack, or `for …`, which reads the pod;
 - or, outside `spec.domain`, tests that saw its effect.
 
-An object has a row only for its own default. Fields with equal texts share a row. A `…` stands for the fields of Kubernetes' type, which
-are copied unchanged into the pod.
+Fields with equal texts share a row. A `…` stands for the fields of Kubernetes' type, which are copied unchanged into the pod.
 """
 _COLUMNS: Final = "| field | type | default | meaning | seen by |\n|---|---|---|---|---|\n"
 _PLACES: Final = (OUTSIDE, DOMAIN, DEVICES)
