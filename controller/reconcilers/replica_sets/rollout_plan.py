@@ -58,7 +58,7 @@ def plan(replica_set: Object, machines: Mapping[int, Object], now: datetime, min
 
 
 def is_off(vm: Object) -> bool:
-    """Return whether the machine has no pod, and should have none; False if its starts failed."""
+    """Return whether the machine has no pod, and should have none; False if its last attempt failed or its node was lost."""
     decision = power.decide(vm)
     return phases.phase_of(vm) not in phases.WITH_POD and not decision.on and not power.has_given_up(vm, decision)
 
