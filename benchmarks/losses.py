@@ -38,7 +38,8 @@ def lose(kubectl: Kubectl, system: Kubectl, node: layout.Node, other: str) -> di
     with cordoned(system, other):
         kubectl.api.create(tiny_vm(MACHINE))
         pod = kubectl.api.ready("vm", MACHINE, timeout=LIMIT_SECONDS)["status"]["podName"]
-    ours = system.api.list("pods", field_selector=f"spec.nodeName={node.name}", label_selector="app.kubernetes.io/part-of=kubevirt")
+    pods = system.api.list("pods", field_selector=f"spec.nodeName={node.name}", label_selector="app.kubernetes.io/part-of=kubevirt")
+    ours = [each for each in pods if "deletionTimestamp" not in each["metadata"]]  # a rollout's old pods may have no process left
     guest = kubectl.api.get("pod", pod)
     found = {}
     began = time.monotonic()
