@@ -18,16 +18,16 @@ _EACH: Final = "*"
 
 
 def write_as_strings(model: type[BaseModel], obj: dict[str, Any]) -> None:
-    """Replace, in place, each number in ``obj`` that is a quantity in ``model`` by Go's string."""
+    """Replace, in place, each number in ``obj`` that ``model`` declares as a Quantity by Go's string; invalid ones stay."""
     if places := _places_of(model):
         _write(places, obj)
 
 
 def as_string(number: float) -> str:
-    """Return Go's string for a number as a quantity.
+    """Return Go's string for a number as a quantity; at most 2⁶³-1.
 
     Raises:
-        ValueError: it is out of range.
+        ValueError: it is not finite, or its decimal exponent is beyond ±64.
     """
     return str(quantity.parse(str(number)))
 

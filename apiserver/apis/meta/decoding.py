@@ -30,9 +30,10 @@ _IGNORED: Final = frozenset({"metadata", "apiVersion", "kind"})
 
 
 def read(model: type[BaseModel], obj: dict[str, Any]) -> tuple[tuple[str, ...], tuple[FieldError, ...]]:
-    """Drop unknown fields and nulls from ``obj``; return (paths of unknown fields, errors of wrong values).
+    """Drop unknown fields and null members from ``obj``, in place; return (paths of unknown fields, errors of wrong values).
 
-    As in Go, null means unset. ``metadata``, ``apiVersion`` and ``kind`` are not checked. More than ``MAX_VALUES`` are an error.
+    As in Go, a null member means unset; null items of lists stay. ``metadata``, ``apiVersion`` and ``kind`` are not checked. More than
+    ``MAX_VALUES`` and too deep nesting are errors.
     """
     content = {key: value for key, value in obj.items() if key not in _IGNORED}
     written = _written(content)
@@ -165,9 +166,10 @@ def _remove(obj: dict[str, Any], location: tuple[int | str, ...]) -> None:
 
 
 def _drop_nulls(value: Any, depth: int) -> tuple[int | str, ...] | None:  # noqa: ANN401 - any JSON value
-    """Remove nulls in place; return the path of a value nested deeper than ``depth``, or None.
+    """Remove null members of objects in place; null items of lists stay.
 
-    It builds the path while returning, so that a long key is not copied for all values below it.
+    Returns the path of an object or list nested deeper than ``depth``, and then some nulls may be left; else None. It builds the path while
+    returning, so that a long key is not copied for all values below it.
     """
     if depth == 0:
         return ()

@@ -181,7 +181,7 @@ class Invalid(StatusError):
 
 
 class TooManyRequests(StatusError):
-    """Retry after ``details.retry_after_seconds``."""
+    """The server refuses the request now; retry after ``details.retry_after_seconds``."""
 
     code = 429
     reason = "TooManyRequests"
@@ -216,7 +216,7 @@ class Timeout(StatusError):
 
 
 class UnknownStatus(StatusError):
-    """A Status with another reason."""
+    """A Status with a reason and code of no other class."""
 
 
 _BY_REASON: dict[str, type[StatusError]] = {

@@ -109,7 +109,7 @@ def parse(text: str) -> Selector:
     """Parse a label selector; its terms are sorted by key.
 
     Raises:
-        ValueError: it is invalid, with apimachinery's text.
+        ValueError: it is invalid, with apimachinery's text; or too long, or of too many terms.
     """
     if len(text) > MAX_LENGTH:
         raise ValueError(f"a label selector may not be longer than {MAX_LENGTH} characters")
@@ -120,7 +120,7 @@ def parse(text: str) -> Selector:
 
 
 def from_json(selector: Mapping[str, Any] | None) -> Selector:
-    """Return the selector of a validated ``metav1.LabelSelector`` (``matchLabels``, ``matchExpressions``)."""
+    """Return the selector of a validated ``metav1.LabelSelector``, with terms sorted by key; None matches everything."""
     given = selector or {}
     operators = {
         "In": Operator.IN,
@@ -185,7 +185,7 @@ def _longest_symbol(text: str, position: int) -> str:
 
 
 class _Parser:
-    """Recursive-descent; ``in`` and ``notin`` are words where a key or value may be."""
+    """Parses a selector's tokens; ``in`` and ``notin`` are words where a key or value may be."""
 
     def __init__(self, tokens: Sequence[_Token]) -> None:
         self._tokens = tokens

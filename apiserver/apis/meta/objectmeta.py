@@ -44,9 +44,9 @@ def read(
     *,
     stored: Mapping[str, Any] = _NOTHING,
 ) -> tuple[list[str], list[FieldError]]:
-    """Drop unknown fields and nulls from ``metadata``, in place; return (paths of unknown fields, errors of wrong types).
+    """Drop unknown fields and null members from ``metadata``, in place; return (paths of unknown fields, errors of wrong types).
 
-    ``stored``: the metadata to be replaced; managed fields equal to its own are not checked.
+    Null labels and annotations become "". ``stored``: the metadata to be replaced; managed fields equal to its own are not checked.
     """
     if not isinstance(metadata, dict):
         return [], [type_invalid(path, metadata, "must be an object")]

@@ -162,7 +162,7 @@ def with_status_condition(status: Mapping[str, Any], new: Mapping[str, Any], *, 
 
 
 def with_conditions_judged(obj: Mapping[str, Any], status: Mapping[str, Any], types: Collection[str]) -> Object:
-    """Return the status; its conditions of these types get the object's generation, because they still hold.
+    """Return the status; its conditions of these types, which still hold by the caller's judgement, get the object's generation.
 
     ``kubectl wait`` accepts only the current generation.
     """

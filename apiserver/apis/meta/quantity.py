@@ -95,7 +95,7 @@ def about(amount: int) -> str:
 
 
 def parse(text: str) -> Quantity:
-    """Parse a quantity.
+    """Parse a quantity; an amount above 2⁶³-1 becomes 2⁶³-1.
 
     Raises:
         ValueError: it is invalid, with apimachinery's text.

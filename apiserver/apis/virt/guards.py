@@ -64,7 +64,7 @@ DRIFT: Final = 1.01
 
 
 def faults(times: Times) -> list[str]:
-    """Return why these times are unsafe."""
+    """Return why these times are unsafe; empty if they are safe."""
     found = []
     if times.silence <= times.fresh + times.read + times.read_limit:
         found.append("silence must be greater than fresh + read + read_limit")

@@ -16,7 +16,7 @@ Found = tuple[Fields | None, Fields | None]
 
 
 def compare(atom: Atom, old: dict[str, Any], new: dict[str, Any]) -> tuple[Fields, Fields]:
-    """Return (fields of ``new`` that were added or modified, fields that only ``old`` has)."""
+    """Return (fields of ``new`` that were added or modified, fields that only ``old`` has). Raises Mismatch."""
     touched, removed = _compare(atom, old, new)
     return touched or EMPTY, removed or EMPTY
 

@@ -36,7 +36,7 @@ class Mismatch(ValueError):
 
 
 class MapAtom:
-    """A struct or a map."""
+    """The type of a struct or a map."""
 
     __slots__ = ("atomic", "deduced", "defaults", "element", "fields")
 
@@ -63,7 +63,7 @@ class MapAtom:
 
 
 class ListAtom:
-    """A list."""
+    """The type of a list."""
 
     __slots__ = ("_steps", "associative", "element", "keys")
 

@@ -17,7 +17,7 @@ MAX_PROBLEMS: Final = 50
 
 @dataclass(frozen=True, slots=True)
 class Element:
-    """An allowed element."""
+    """What an XML element may contain."""
 
     attributes: Mapping[str, Rule] = field(default_factory=dict)
     children: Mapping[str, Allowed] = field(default_factory=dict)
@@ -47,7 +47,7 @@ Allowed: TypeAlias = Element | Choice
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Something that is not allowed."""
+    """Something in a document that is not allowed."""
 
     path: str
     text: str
@@ -59,7 +59,7 @@ class Problem:
 
 
 def problems(node: Node, allowed: Allowed, reasons: Mapping[str, str]) -> list[Problem]:
-    """Return a document's first problems with ``allowed``, one per path.
+    """Return a document's first ``MAX_PROBLEMS`` problems with ``allowed``, one per path.
 
     ``reasons``: by name of an element or attribute, why it is never allowed.
     """

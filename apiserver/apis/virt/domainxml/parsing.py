@@ -50,7 +50,7 @@ class NotWellFormed(Malformed):
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """An element."""
+    """An XML element."""
 
     name: str
     path: str

@@ -63,7 +63,7 @@ class CPU:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """A document's meaning for other programs than libvirt."""
+    """What our components use of a domain's XML."""
 
     memory_bytes: int
     topology: tuple[int, int, int]

@@ -16,14 +16,14 @@ REMEMBERED: Final = 16_384
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """Processors and memory of a document."""
+    """Processors and memory in a domain's XML."""
 
     memory_bytes: int
     topology: tuple[int, int, int]
 
 
 class Sizes:
-    """Sizes by documents' digests."""
+    """A cache of ``Size`` by XML documents' digests."""
 
     def __init__(self, read: Callable[[str], Reading] = reading.read_uncached, most: int = REMEMBERED) -> None:
         self._read = read

@@ -19,7 +19,7 @@ MAX_QUEUES: Final = 8
 
 
 def counts(domain: Domain) -> dict[str, int]:
-    """Return the initial numbers by name: ``sockets``, ``cores`` and ``threads``."""
+    """Return the guest's initial numbers of ``sockets``, ``cores`` and ``threads``, by these names."""
     cpu = domain.get("cpu") or {}
     return {each: int(cpu.get(each) or 1) for each in COUNTS}
 

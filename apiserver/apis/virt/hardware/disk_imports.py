@@ -50,13 +50,13 @@ def authorities(disk: Object) -> tuple[str, str] | None:
 
 
 def size(given: Object) -> int | None:
-    """Return the size in bytes of an imported disk, or None."""
+    """Return an import's ``size`` in bytes; None if unset."""
     said = given.get("size")
     return None if said is None else quantity.parse(str(said)).bytes
 
 
 def shown(given: Object) -> str:
-    """Return an image's location without the query, which may contain a signature."""
+    """Return the location of an import's image as text, without the query, which may contain a signature."""
     where = place(given)
     if (endpoint := where.get("endpoint")) is not None:
         return f"{str(endpoint).rstrip('/')}/{where.get('bucket')}/{where.get('key')}"

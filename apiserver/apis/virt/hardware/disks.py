@@ -103,7 +103,7 @@ def created_bytes(disk: Mapping[str, Any]) -> int:
 
 
 def is_overlaid(disk: Mapping[str, Any]) -> bool:
-    """Return whether a disk's writes go to an overlay in the pod (image, empty, ephemeral claim)."""
+    """Return whether a disk's writes go to an overlay in the pod: a writable image, empty disk or ephemeral claim, no CD-ROM."""
     kind = disk.get("type", CLAIM)
     is_private = kind in (IMAGE, EMPTY) or (kind == CLAIM and bool((disk.get("source") or {}).get("ephemeral")))
     return is_private and disk["device"] != "cdrom" and not disk["readOnly"]

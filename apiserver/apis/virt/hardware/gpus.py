@@ -8,5 +8,5 @@ from apiserver.apis.virt.hardware.given import Domain
 
 
 def defaulted(domain: Domain) -> list[Object]:
-    """Return ``devices.gpus``."""
+    """Return ``devices.gpus``; empty by default."""
     return given.devices(domain, "gpus", [])

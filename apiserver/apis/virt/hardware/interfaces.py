@@ -24,7 +24,7 @@ PASST_FILES: Final = 16384
 
 
 def defaulted(domain: Domain) -> list[Object]:
-    """Return ``devices.interfaces``, each with ``type``, and with ``model`` if emulated; by default one."""
+    """Return ``devices.interfaces``, each with ``type``, and with ``model`` if emulated; by default one named ``default``."""
     return [_defaulted(each) for each in given.devices(domain, "interfaces", [{"name": "default"}])]
 
 
@@ -39,7 +39,7 @@ def compared(domain: Domain) -> list[Object]:
 
 
 def emulated(domain: Domain) -> list[Object]:
-    """Return the interfaces with an emulated card, not a device of the node."""
+    """Return the interfaces of :func:`defaulted` with an emulated card, not a device of the node."""
     return [each for each in defaulted(domain) if each["type"] != SRIOV]
 
 

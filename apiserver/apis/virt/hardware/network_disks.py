@@ -99,7 +99,7 @@ def _place(text: str, unsaid_port: int) -> tuple[str, int] | None:
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """Properties of one type of such disks."""
+    """Properties of one type of network disks."""
 
     endpoints: Callable[[Mapping[str, Any]], tuple[tuple[str, int], ...]]
     """Returns alternative hosts and ports of a valid source's servers."""

@@ -31,7 +31,7 @@ MAX_SHARE: Final = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """A node that starts should avoid, all of them or all but one."""
+    """Why starts of machines avoid a node: all until ``until``, then all but one at a time."""
 
     until: datetime
     """End of the pause, and start of the trial."""

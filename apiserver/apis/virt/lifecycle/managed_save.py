@@ -19,7 +19,7 @@ NODE_DISK: Final = "nodeDisk"
 
 
 def claim_of(spec: Mapping[str, Any]) -> str:
-    """Return the name of the claim for images in lower case; empty: none."""
+    """Return the name of the claim for memory images, in lower case; empty: none."""
     return str(dig(spec, FIELD, "claimName") or "").lower()
 
 

@@ -258,7 +258,7 @@ def wants_paused(vm: Mapping[str, Any]) -> bool:
 
 
 def node_selector(vm: Mapping[str, Any], attempt: int) -> Mapping[str, str]:
-    """Return the node labels that the verb start requires for this attempt."""
+    """Return the node labels that the verb start requires for this attempt; empty without any."""
     request = effective_request(vm) or {}
     found: Mapping[str, str] = (request.get("nodeSelector") if int(request.get("attempt") or 0) == attempt else None) or {}
     return found

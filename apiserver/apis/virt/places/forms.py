@@ -137,7 +137,7 @@ def moment_errors(text: str) -> list[str]:
 
 
 def ip(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
-    """Return the IP address in a text, or None."""
+    """Return the IP address that the whole text is; None for any other text, also an address with a zone."""
     if len(text) > _MAX_ADDRESS or "%" in text:
         return None
     try:
@@ -156,7 +156,7 @@ def pod_ip(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
 
 
 def host_port(text: str) -> tuple[ipaddress.IPv4Address | ipaddress.IPv6Address, int] | None:
-    """Return (IP address, port) in a text; None for a host name or other text."""
+    """Return (IP address, port) of a text such as ``10.9.8.7:8445`` or ``[2001:db8::1]:8445``; None for any other, such as a host name."""
     match = _HOST_PORT.fullmatch(text) if len(text) <= _MAX_HOST_PORT else None
     if match is None:
         return None

@@ -81,7 +81,7 @@ def _suffix(*parts: str) -> str:
 
 
 def launcher_pod_name(vm_name: str, vm_uid: str, attempt: int) -> str:
-    """Return a machine's fixed pod name in an attempt: a second creation fails."""
+    """Return the fixed name of a machine's pod in an attempt, so that a second creation fails."""
     return f"virt-launcher-{vm_name}-{_suffix(vm_uid, str(attempt))}"
 
 
@@ -116,7 +116,10 @@ def attachment_pod_name(vm_name: str, pod_uid: str, disk: str, claim: str) -> st
 
 
 def is_attachment_pod(name: str, vm_name: str) -> bool:
-    """Return whether this name is that of an attachment pod of the machine ``vm_name``. Such a pod mounts a disk, and has no guest."""
+    """Return whether a name has the form of an attachment pod's, which mounts a disk of machine ``vm_name`` and has no guest.
+
+    The guest's pod of a machine ``<vm_name>-volume`` has it too.
+    """
     return name.startswith(_attachments(vm_name)) and len(name) == len(_attachments(vm_name)) + _SUFFIX_LENGTH
 
 

@@ -15,7 +15,7 @@ _WORDS: Final = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """An image as virt-launcher reports it."""
+    """The image of a suspended guest's memory, as virt-launcher reports it."""
 
     id: str
     """The operation's id, also the file's name."""
@@ -37,5 +37,5 @@ def read(message: str) -> Image | None:
 
 
 def file_of(uid: str, image_id: str) -> str:
-    """Return an image's path in its claim."""
+    """Return the path in its claim of an image of the machine ``uid``."""
     return f"{uid}/{image_id}"

@@ -61,7 +61,7 @@ def usbredir(slot: int | None = None) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Forward:
-    """A port of a guest."""
+    """A guest's port, to which a stream ``portforward`` connects."""
 
     protocol: Protocol
     port: int

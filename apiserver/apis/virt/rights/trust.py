@@ -20,7 +20,7 @@ REVOKED_PREFIX: Final = "revoked."
 
 @dataclass(frozen=True, slots=True)
 class Revocations:
-    """The time before which a node's certificates are invalid, or None for all."""
+    """Revoked nodes, each with the time before which its certificates are invalid, or None for all."""
 
     nodes: Mapping[str, datetime | None] = field(default_factory=dict)
 

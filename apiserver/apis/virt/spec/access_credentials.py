@@ -19,7 +19,7 @@ DISKS: Final[Mapping[str, str]] = {NO_CLOUD: cloud_init.NO_CLOUD, CONFIG_DRIVE: 
 
 @dataclass(frozen=True, slots=True)
 class Credential:
-    """One element."""
+    """One element of ``spec.accessCredentials``."""
 
     secret: str
     method: str

@@ -32,7 +32,7 @@ _DIGITS: Final = 10
 
 @dataclass(frozen=True, slots=True)
 class Attachment:
-    """A network of one interface."""
+    """A further network of the pod, for one interface of the guest."""
 
     position: int
     """In ``devices.interfaces``."""

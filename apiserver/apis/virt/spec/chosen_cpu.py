@@ -19,7 +19,7 @@ from apiserver.apis.virt.spec import running as running_form
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """A model of libvirt, and further features."""
+    """A chosen CPU: a model of libvirt, and further features."""
 
     model: str
     features: tuple[str, ...] = ()

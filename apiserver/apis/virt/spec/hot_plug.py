@@ -92,7 +92,7 @@ def reference_of(disk: Mapping[str, Any]) -> str:
 
 
 def directory_of(disk: Mapping[str, Any]) -> str:
-    """Return the directory in the guest's pod where a hot-plugged disk is mounted, under its name."""
+    """Return the directory in the guest's pod below which a hot-plugged disk's mount is; the mount has the disk's name."""
     return layout.IMAGES_DIRECTORY if disk.get("type") == disks.IMAGE else layout.DISKS_DIRECTORY
 
 
@@ -263,7 +263,7 @@ def with_added(vm: Mapping[str, Any]) -> Object:
 
 
 def live(vm: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the names of disks that virt-launcher can plug, unplug or change without a restart."""
+    """Return the names of those :func:`added` and :func:`removed` disks that virt-launcher can plug or unplug without a restart."""
     waits = {each.get("name") for each in entries(vm) if each.get("reason") == NEEDS_RESTART}
     changes = changes_of(vm)
     found = (each for each in (*added(vm), *removed(vm)) if is_supported(each, changes))

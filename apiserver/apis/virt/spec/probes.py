@@ -33,7 +33,7 @@ PING: Final = "guestping"
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """One probe."""
+    """A readiness or liveness probe of a guest, with defaults."""
 
     handler: str
     port: int = 0

@@ -42,7 +42,7 @@ class Lifecycle(Model):
 
 
 def validate(action: Mapping[str, Any] | None, path: Path) -> list[FieldError]:
-    """Return errors in the command of an ``exec``; ``path`` is its own."""
+    """Return errors in the command of an ``exec`` at ``path``; none for None."""
     words = (action or {}).get("command")
     if action is None or words is None:
         return []

@@ -143,7 +143,7 @@ def validate_update(obj: Object, old: Object) -> list[FieldError]:
 
 
 def validate_bandwidth(given: object, path: Path) -> list[FieldError]:
-    """Return errors in a bandwidth; for libvirt 0 means unlimited."""
+    """Return an error for a bandwidth, a valid quantity, outside the limits; 0 is allowed, and means unlimited."""
     amount = quantity.parse(str(given))
     if amount.nanos == 0 or limits.MIN_BANDWIDTH <= amount <= limits.MAX_BANDWIDTH:
         return []

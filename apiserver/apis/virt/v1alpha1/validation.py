@@ -38,7 +38,7 @@ MAX_PRIORITY: Final = 100
 
 
 def validate_virtual_machine(obj: Object, allowed: Allowed = NOTHING) -> list[FieldError]:
-    """Return errors in a new VirtualMachine; the API machinery checks its metadata except the name."""
+    """Return errors in a new VirtualMachine with defaults; the API machinery checks its metadata except the name."""
     return size.validate(obj) + _validate_outside_domain(obj) + _validate_domain(obj, allowed)
 
 

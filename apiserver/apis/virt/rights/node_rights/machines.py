@@ -35,7 +35,7 @@ RECORD: Final = ("sourceNode", "sourcePod", "targetNode", "targetPod", "startTim
 
 @dataclass(frozen=True, slots=True)
 class Rights:
-    """Fields that a write may change."""
+    """Fields of a machine's status that a virt-handler's write may change."""
 
     fields: frozenset[str]
     settable: frozenset[str]
@@ -86,7 +86,7 @@ TAKEN_OVER: Final = frozenset({"nodeName", "podName", "podUID", "migration"})
 
 @dataclass(frozen=True, slots=True)
 class MachineWrite:
-    """A write with the data to check it."""
+    """A virt-handler's write of a machine's status, with the data to check it."""
 
     node: str
     """The writing virt-handler's."""

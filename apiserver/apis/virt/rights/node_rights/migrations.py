@@ -40,7 +40,7 @@ Role = Literal["source", "target"]
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A row of the table."""
+    """Fields that the source's or target's virt-handler may write when the phase goes from ``before`` to ``after``."""
 
     role: Role
     before: str
@@ -73,7 +73,7 @@ ONCE: Final = ("startTime", "endTime")
 
 @dataclass(frozen=True, slots=True)
 class MigrationWrite:
-    """A write with the data to check it."""
+    """A virt-handler's write of a Migration's status, with the data to check it."""
 
     node: str
     """The writing virt-handler's."""

@@ -31,7 +31,7 @@ class NUMACell(Model):
 
 
 class NUMAGuestMappingPassthrough(Model):
-    """The NUMA nodes of the machine's dedicated processors."""
+    """Gives the guest the NUMA nodes of its dedicated processors."""
 
 
 class NUMA(Model):
@@ -52,7 +52,7 @@ class NUMA(Model):
 
 
 def validate(domain: Object, path: Path) -> list[FieldError]:
-    """Return errors in ``cpu.numa``."""
+    """Return errors in the domain's ``cpu.numa``; ``path`` is that of ``cpu``."""
     path = path.child("numa")
     passed_through = _validate_pass_through(domain, path) if cpu_numa.is_passed_through(domain) else []
     return passed_through + _validate_cells(domain, path.child("cells"))

@@ -89,7 +89,7 @@ class RegistryImport(Model):
 
 
 class DiskImport(Model):
-    """The image to download into a claim without one."""
+    """The image to download into a claim without an image."""
 
     http: HTTPImport | None = Field(None, description="From a web server. One of http, s3 and registry is required.")
     s3: S3Import | None = Field(None, description="From an object store.")

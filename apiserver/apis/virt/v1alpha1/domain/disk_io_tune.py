@@ -36,7 +36,7 @@ class IoTune(Model):
 
 
 def validate(disk: Object, path: Path) -> list[FieldError]:
-    """Return errors in ``ioTune``: QEMU limits both directions together or each alone, with bursts above these limits."""
+    """Return errors in a disk's ``ioTune`` at ``path``: QEMU limits both directions together or each alone, with higher bursts."""
     said = disk.get("ioTune") or {}
     found: list[FieldError] = []
     for name, value in said.items():

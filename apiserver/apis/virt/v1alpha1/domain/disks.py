@@ -73,7 +73,7 @@ _FIELDS_OF_SOURCES: Final = {
 
 
 class DiskCreation(Model):
-    """The blank disk to create in a claim without one."""
+    """The blank disk to create in an empty claim, or as a missing file of the node."""
 
     size: Quantity = Field(description="Its size, rounded up to whole MiB. A running guest takes a larger one of a claim.")
 

@@ -16,7 +16,7 @@ FIELDS: Final = frozenset({"plugin", "options", "sizeLimit"})
 
 
 class PluginSource(Model):
-    """The request to a plugin."""
+    """A disk's storage plugin, and options for it."""
 
     plugin: str | None = Field(None, description="Plugin: the plugin's name, which the cluster's administrator must allow.")
     options: dict[str, str] | None = Field(

@@ -19,7 +19,7 @@ MAX_AUDIENCE: Final = 253
 
 
 class TokenSource(Model):
-    """Fields of a token's source."""
+    """Fields of the source of a disk with a service account's token."""
 
     audience: str | None = Field(None, description="ServiceAccount: the token's audience. Default: kube-apiserver.")
     expiration_seconds: Int64 | None = Field(
