@@ -32,7 +32,7 @@ class _Plan:
 
 
 class Chain:
-    """See the module. ``changes`` must count every change that may affect ``handles``, which is cached."""
+    """The admission plug-ins in order. ``changes`` must count every change that may affect their ``handles``, which is cached."""
 
     def __init__(self, *, mutating: Sequence[Plugin], validating: Sequence[Plugin], metrics: AdmissionMetrics, changes: Changes) -> None:
         self._mutating = tuple(mutating)

@@ -1,4 +1,4 @@
-"""Invalidate the chain's cache of interested plug-ins."""
+"""Invalidate the chain's cache."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from apiserver.client.informer import Informer
 
 
 class Changes:
-    """Counts changes of configurations."""
+    """Counts changes of webhooks and policies, to invalidate the chain's cache of interested plug-ins."""
 
     def __init__(self) -> None:
         self.number = 0
@@ -26,7 +26,7 @@ class Changes:
         self.wait_for(informer.synced)
 
     def wait_for(self, known: asyncio.Event) -> None:
-        """Cache no plan before ``known`` is set; plug-ins then handle (and delay) every request."""
+        """Cache no plan before ``known`` is set; until then, plug-ins handle (and delay) every request."""
         self._unknown.append(known)
 
     @property

@@ -16,7 +16,7 @@ from apiserver.registry.generic.admission import Attributes, Operation
 
 
 class NamespaceLifecycle:
-    """See the module."""
+    """The admission plug-in that refuses new objects in a missing or terminating namespace."""
 
     name = "NamespaceLifecycle"
 

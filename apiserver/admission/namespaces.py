@@ -20,7 +20,7 @@ class Namespaces:
 
     @classmethod
     def of(cls, client: Client) -> Namespaces:
-        """Return a cluster's namespaces, empty until the caller runs the informer."""
+        """Return the namespaces of the client's cluster; the caller must run ``informer``."""
         return cls(Informer(client, NAMESPACES, trim=trim), client)
 
     @property

@@ -52,7 +52,7 @@ class _Queue:
 
 
 class ResourceQuotas:
-    """See the module."""
+    """The admission plug-in that charges created objects to their namespace's ResourceQuotas; refuses them if one is exhausted."""
 
     name = "ResourceQuota"
 
@@ -176,7 +176,7 @@ class ResourceQuotas:
 
 
 class Usage:
-    """A batch's quotas, including its creations that fit so far. Pure."""
+    """Usage of a namespace's quotas in memory, with the creations counted so far."""
 
     def __init__(self, quotas: Sequence[Object], counted: str, hard: Sequence[Quantity], used: list[Quantity | None]) -> None:
         self._quotas = quotas

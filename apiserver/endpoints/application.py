@@ -28,7 +28,7 @@ _ACTIONS: Final = frozenset({"POST", "PUT"})
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """Parts of an API server."""
+    """The parts of an API server that answer requests."""
 
     served: Mapping[Resource, Served]
     openapi: OpenAPI
@@ -60,7 +60,7 @@ class Application:
         return served is not None and info.subresource in served.strategy.connects
 
     def answer(self, context: RequestContext) -> Awaitable[Response]:
-        """Return the answer's coroutine. Failures are StatusErrors."""
+        """Return the coroutine that answers; it, or this call, raises StatusErrors."""
         if context.info.is_resource and (context.info.group, context.info.version) in self._versions:
             return self._resource(context)
         return self._path(context)

@@ -51,7 +51,7 @@ async def read(request: Request, limit: int = MAX_BYTES) -> bytes:
 
 
 async def read_object(request: Request, *, notice_duplicates: bool = True, required: bool = False) -> Body:
-    """Decode an object; unless ``required``, an empty body or ``null`` is ``{}``.
+    """Read and decode the body, an object; unless ``required``, an empty body or ``null`` is ``{}``.
 
     Raises BadRequest, UnsupportedMediaType, RequestEntityTooLarge.
     """

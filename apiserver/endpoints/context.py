@@ -43,7 +43,7 @@ class RequestContext:
         return self.request.fields.accept
 
     def represent(self, *transforms: str, stream: bool = False) -> Representation:
-        """Negotiate the answer's representation: JSON, YAML or one of ``transforms``. Raises NotAcceptable."""
+        """Negotiate the answer's form: JSON or YAML (not for a ``stream``), perhaps as one of ``transforms``. Raises NotAcceptable."""
         return negotiate(self.request.fields.accept, transforms, stream=stream)
 
     @property

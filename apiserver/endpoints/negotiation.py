@@ -77,7 +77,10 @@ def _encodings(alternative: MediaType) -> Iterator[str]:
 
 
 def negotiate(header: str, transforms: tuple[str, ...] = (), *, stream: bool = False) -> Representation:
-    """Return the best Representation for a header: JSON, YAML (not for streams) or one of ``transforms``. Raises NotAcceptable."""
+    """Return the best Representation for an Accept header: JSON or YAML (not for a ``stream``), perhaps as one of ``transforms``.
+
+    Raises NotAcceptable.
+    """
     found = _negotiated if len(header) <= _REMEMBERED_LENGTH else _negotiated.__wrapped__
     return found(header, transforms, stream)
 

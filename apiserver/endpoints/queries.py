@@ -72,8 +72,8 @@ class ListOptions:
 def list_options(query: Query, *, watch: bool) -> ListOptions:
     """Parse the parameters of list, watch and deletecollection.
 
-    Raises BadRequest for a malformed value or by ``continue``, Invalid for contradictions (apimachinery's
-    ``internalversion/validation``).
+    Raises BadRequest for a malformed value, or ``resourceVersion`` with ``continue``; Invalid for other contradictions
+    (apimachinery's ``internalversion/validation``).
     """
     initial = query.get("sendInitialEvents")
     options = ListOptions(

@@ -120,7 +120,7 @@ def add_headers(context: RequestContext, response: Response) -> None:
 
 
 def warnings(texts: Iterable[str]) -> list[str]:
-    """Return values of ``Warning`` headers. Above 4096 characters, cut each to 256 and drop the last.
+    """Return values of ``Warning`` headers. Above 4096 characters in all, cut each to 256, and drop those beyond 4096.
 
     At most 64: some clients (Python's ``http.client``) reject over 100 headers.
     """

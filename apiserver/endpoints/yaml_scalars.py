@@ -49,7 +49,7 @@ _DIGITS_OF_FLOAT32: Final = 9
 
 
 def plain(text: str) -> Scalar:
-    """Return a scalar's value without quotes and tag: number, bool, None, text."""
+    """Return the value of a scalar that is written without quotes and tag: number, bool, None, text."""
     if text in _WORDS:
         return _WORDS[text]
     if text[0] not in "+-.0123456789":

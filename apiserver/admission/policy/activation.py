@@ -41,7 +41,7 @@ def environment(
 
 @dataclass(slots=True, eq=False)
 class Input:
-    """One request for expressions."""
+    """One request, as the input of expressions."""
 
     versioned: VersionedAttributes
     namespace: Object | None = None

@@ -20,7 +20,7 @@ _FOR_WEBHOOKS: Final = environment(authorizer=True)
 async def hold(conditions: Sequence[Compiled], given: Input, params: Object | None, variables: Variables | None, ask: Ask) -> bool:
     """Return whether all conditions are true.
 
-    Raises ConditionsFailed if some fail and none is false, or for an exhausted budget.
+    Raises ConditionsFailed if the evaluation of some fails and none is false, or for an exhausted budget.
     """
     evaluation = Evaluation(given.variables(params, authorizer=True), variables, MATCH_CONDITIONS_BUDGET, given.answers, ask)
     failures: list[str] = []

@@ -29,7 +29,7 @@ class ParamKind:
 
 @dataclass(frozen=True, slots=True)
 class ParamRef:
-    """A binding's parameters."""
+    """A binding's reference to parameters, by name or selector."""
 
     name: str
     namespace: str
@@ -40,7 +40,7 @@ class ParamRef:
 
 @dataclass(frozen=True, slots=True)
 class Validation:
-    """A condition to hold."""
+    """A condition that requests must meet, with its refusal's message and reason."""
 
     expression: str
     message: str
@@ -50,7 +50,7 @@ class Validation:
 
 @dataclass(frozen=True, slots=True)
 class Mutation:
-    """A change."""
+    """An expression that changes the object."""
 
     patch_type: str
     expression: str

@@ -24,7 +24,7 @@ def error_type(problem: str) -> ErrorType:
 
 
 class ValidatingMetrics:
-    """For ValidatingAdmissionPolicy: all results except plain admission."""
+    """Metrics of ValidatingAdmissionPolicies: all results except plain admission."""
 
     def __init__(self) -> None:
         name, labels = "apiserver_validating_admission_policy_check", (*_LABELS, "enforcement_action")
@@ -42,7 +42,7 @@ class ValidatingMetrics:
 
 
 class MutatingMetrics:
-    """For MutatingAdmissionPolicy."""
+    """Metrics of MutatingAdmissionPolicies."""
 
     def __init__(self) -> None:
         name = "apiserver_mutating_admission_policy_check"

@@ -91,7 +91,7 @@ def compile_policy(policy: Policy) -> Compilation:
 
 
 class MutatingPolicies:
-    """See the module."""
+    """The admission plug-in that changes objects by MutatingAdmissionPolicies."""
 
     name = "MutatingAdmissionPolicy"
 

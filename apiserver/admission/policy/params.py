@@ -71,7 +71,7 @@ class Params:
                 await self._changed.wait()
 
     async def of(self, policy: Policy, binding: Binding, namespace: str) -> Sequence[Object | None]:
-        """Return a binding's parameters: ``[None]`` if policy or binding names none, empty if none exists: it does not apply.
+        """Return a binding's parameters: ``[None]`` if policy or binding names none; empty if none exists: the binding does not apply.
 
         Raises ConfigurationError if none exists and the binding has ``Deny``, if not loaded, or misconfigured; UnknownKind.
         """

@@ -49,7 +49,7 @@ class Invocation(Generic[Program]):
 
 @dataclass(frozen=True, slots=True)
 class PolicyDispatcher(Generic[Program]):
-    """Dependencies of policy evaluation."""
+    """Selects the policies that match a request, for both policy plug-ins."""
 
     source: Source[Program]
     namespaces: Namespaces

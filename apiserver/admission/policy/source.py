@@ -46,7 +46,7 @@ class Hook(Generic[Program]):
 
 
 class Source(Generic[Program]):
-    """One kind's policies."""
+    """The policies of one kind (validating or mutating), while ``run`` runs."""
 
     def __init__(
         self, client: Client, policies: Resource, bindings: Resource, versions: Versions, compile_: Callable[[Policy], Program]

@@ -76,12 +76,12 @@ def compile_policy(policy: Policy) -> Compilation:
 
 
 class ValidatingPolicies:
-    """See the module."""
+    """The admission plug-in that checks requests by ValidatingAdmissionPolicies."""
 
     name = "ValidatingAdmissionPolicy"
 
     def __init__(self, dispatcher: PolicyDispatcher[Compilation], metrics: ValidatingMetrics, budget: int = RUNTIME_BUDGET) -> None:
-        """``budget``: cost limit per request."""
+        """``budget``: cost limit per policy, binding and parameter."""
         self._dispatcher = dispatcher
         self._metrics = metrics
         self._budget = budget

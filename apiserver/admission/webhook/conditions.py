@@ -18,7 +18,7 @@ MAX_COMPILED: Final = 1000
 
 
 class ConditionsFailed(Exception):
-    """Some conditions fail, and none is false; has the errors."""
+    """The evaluation of ``count`` conditions failed, and none is false."""
 
     def __init__(self, failures: Sequence[str]) -> None:
         super().__init__(failures[0] if len(failures) == 1 else f"[{', '.join(failures)}]")
@@ -29,7 +29,7 @@ class Conditions(Protocol):
     """The compiled conditions of one webhook."""
 
     async def hold(self, versioned: VersionedAttributes) -> bool:
-        """Return whether all hold. Raises ConditionsFailed if some fail, and none is false."""
+        """Return whether all hold. Raises ConditionsFailed if the evaluation of some fails, and none is false."""
         ...
 
 
@@ -46,7 +46,10 @@ class Matcher:
         self._compiled: dict[tuple[Expression, ...], Conditions] = {}
 
     async def wanted(self, webhook: Webhook, versioned: VersionedAttributes) -> bool:
-        """Return whether the webhook's conditions hold. Raises Forbidden if they fail and it fails closed."""
+        """Return whether the webhook's conditions hold.
+
+        If their evaluation fails, raises Forbidden for a webhook that fails closed, else returns False.
+        """
         if not webhook.conditions:
             return True
         conditions = self._compiled.get(webhook.conditions)

@@ -44,7 +44,7 @@ class _Reinvocation:
 
 
 class MutatingWebhooks:
-    """See the module."""
+    """The admission plug-in that lets mutating webhooks change objects."""
 
     name = "MutatingAdmissionWebhook"
 

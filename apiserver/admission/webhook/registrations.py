@@ -18,7 +18,7 @@ _SAFE_IN_DRY_RUN: Final = frozenset({"None", "NoneOnDryRun"})
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """A URL, or a Service. Hashable, as key of connections."""
+    """A webhook's address: a URL, or a Service."""
 
     url: str = ""
     service: str = ""

@@ -1,4 +1,4 @@
-"""ValidatingAdmissionWebhook: calls all matching webhooks at once; each can refuse the request."""
+"""ValidatingAdmissionWebhook: webhooks that can refuse requests."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ logger = logging.getLogger(__name__)
 
 
 class ValidatingWebhooks:
-    """See the module."""
+    """The admission plug-in that calls all matching validating webhooks at once; each can refuse the request."""
 
     name = "ValidatingAdmissionWebhook"
 

@@ -34,7 +34,7 @@ Reviewer = Callable[[str], Awaitable[User | None]]
 
 @dataclass(frozen=True, slots=True)
 class RequestHeader:
-    """``requestheader-*`` of ConfigMap ``extension-apiserver-authentication``."""
+    """Settings of the front proxy: ``requestheader-*`` of ConfigMap ``extension-apiserver-authentication``."""
 
     authorities: Authorities = frozenset()
     allowed_names: tuple[str, ...] = ()
@@ -85,7 +85,7 @@ class Authenticator:
         self._anonymous = anonymous
 
     async def __call__(self, request: Request) -> User:
-        """Return a request's user; raises Unauthorized."""
+        """Return a request's user. Raises Unauthorized for a wrong or missing credential, InternalError if a review fails."""
         der = request.certificate
         verified = self._verify(der, request.carrier) if der else None
         if verified is not None and (user := self._certified(verified, request.headers)):
@@ -155,7 +155,7 @@ def is_front_proxy(trust: RequestHeader, certificate: Certificate) -> bool:
 
 
 def user_in_headers(trust: RequestHeader, headers: CIMultiDictProxy[str]) -> User | None:
-    """Return the user in a front proxy's headers; None without a name."""
+    """Return the user in a front proxy's headers; None without a name. The caller has checked :func:`is_front_proxy`."""
     name = _first(headers, trust.username_headers)
     if not name:
         return None

@@ -64,13 +64,13 @@ class Application(Protocol):
         ...
 
     def answer(self, context: RequestContext) -> Awaitable[Response]:
-        """Return the answer's coroutine. Failures are StatusErrors."""
+        """Return the coroutine that answers; it, or this call, raises StatusErrors."""
         ...
 
 
 @dataclass(slots=True)
 class Chain:
-    """A handler of :mod:`apiserver.endpoints.http`. Deadlines apply while ``deadlines.run`` runs."""
+    """Checks and answers every request of :mod:`apiserver.endpoints.http`. Deadlines apply while ``deadlines.run`` runs."""
 
     application: Application
     authenticator: Authenticator

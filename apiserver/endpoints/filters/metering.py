@@ -102,7 +102,7 @@ class Series:
 
 
 class Requests:
-    """Series by request. Only ``served`` names become labels, because clients can invent others."""
+    """Metrics of requests. Only ``served`` names become labels, because clients can invent others."""
 
     def __init__(self, served: Subresources | None = None) -> None:
         self._served: dict[tuple[str, str, str], Collection[str]] = dict(served or {})

@@ -36,7 +36,10 @@ def uncounted(code: str, seconds: float) -> None:
 async def ask(
     client: Client, resource: Resource, review: Object, answered: Answered, *, pause_seconds: float = FIRST_PAUSE_SECONDS
 ) -> Object:  # fmt: skip
-    """Create a review; return it with kube-apiserver's answer. Retries after growing pauses; raises the last try's error."""
+    """Create a review; return it with kube-apiserver's answer. Retries after growing pauses.
+
+    Raises the last try's StatusError or TransportError.
+    """
     for attempt in range(1, TRIES + 1):
         try:
             return await _once(client, resource, review, answered)

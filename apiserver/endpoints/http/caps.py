@@ -44,7 +44,7 @@ M = TypeVar("M", bound=Member)
 def gives_up(caps: Caps, held: Mapping[Who, Collection[object]], total: int, newcomer: Who) -> Who | None:
     """Return who must lose a connection, or None within the limits.
 
-    The newcomer if above its own limit; else, above the total, the holder with most.
+    The newcomer if above its own limit; else, above the total, the holder with most. ``held`` has the new connection already.
     """
     if len(held[newcomer]) > caps.each:
         return newcomer
@@ -54,7 +54,7 @@ def gives_up(caps: Caps, held: Mapping[Who, Collection[object]], total: int, new
 
 
 class Places(Generic[M]):
-    """The places of one kind of connection, by holder."""
+    """The open connections of one kind, by holder, within ``caps``."""
 
     def __init__(self, caps: Caps) -> None:
         self.caps = caps
@@ -94,7 +94,7 @@ class Places(Generic[M]):
 
 
 def origin(address: str) -> str:
-    """Return a peer's IPv4 address, or the first half of its IPv6 address, in hexadecimal."""
+    """Return a peer's IPv4 address as text, or the first half of its IPv6 address in hexadecimal."""
     if ":" not in address:
         return address
     found = ipaddress.IPv6Address(address)

@@ -43,7 +43,7 @@ class Gone(ConnectionError):
 
 
 class Connection(asyncio.Protocol):
-    """One connection's protocol."""
+    """The asyncio protocol of one HTTP connection."""
 
     __slots__ = (
         "_allowance",

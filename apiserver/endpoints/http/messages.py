@@ -44,19 +44,19 @@ class Carrier(Protocol):
     task: asyncio.Task[None] | None
 
     async def piece(self) -> bytes:
-        """Return the next piece of the body, empty at its end."""
+        """Return the next piece of the body, empty at its end. Raises BodyError; Gone once the client is gone."""
         ...
 
     async def start(self, stream: Stream) -> None:
-        """Send a stream's head."""
+        """Send a stream's head. Raises Gone."""
         ...
 
     async def send(self, data: bytes) -> None:
-        """Send bytes unchanged; return when there is room for more."""
+        """Send bytes unchanged; return when there is room for more. Raises Gone once the client is gone."""
         ...
 
     def send_now(self, data: bytes) -> bool:
-        """Send bytes unchanged; return whether there is room for more."""
+        """Send bytes unchanged; return whether there is room for more. Raises Gone once the client is gone."""
         ...
 
     async def room(self) -> None:
@@ -120,7 +120,7 @@ class Request:
         return self.carrier.certificate
 
     async def read(self, limit: int) -> bytes:
-        """Return the body of at most ``limit`` bytes; raises BodyTooLarge, BodyError."""
+        """Return the whole body. Raises BodyTooLarge above ``limit`` bytes, BodyError, Gone."""
         length = self.fields.content_length
         if length > limit:
             raise BodyTooLarge
@@ -319,5 +319,5 @@ def date_of(second: int) -> bytes:
 
 @lru_cache(maxsize=1)
 def date_at(second: int) -> bytes:
-    """Return :func:`date_of` the second, cached."""
+    """Format seconds since the epoch for headers, as :func:`date_of`, with a cache."""
     return date_of(second)

@@ -37,7 +37,7 @@ class Settings:
 
 
 class Owned(Hashable, Protocol):
-    """A connection, for the server."""
+    """A connection, as the server uses it."""
 
     def refuse(self, error: ProtocolError) -> None:
         """Answer an unparsable request, and close."""
@@ -57,7 +57,7 @@ class Owned(Hashable, Protocol):
 
 
 class Owner(Protocol):
-    """A server, for its connections."""
+    """A server, as its connections use it."""
 
     handler: Handler
     settings: Settings
@@ -79,7 +79,7 @@ class Owner(Protocol):
         ...
 
     def lengthens(self, connection: Owned) -> None:
-        """Register a long, incomplete head; of too many, refuse the oldest."""
+        """Register a connection with a long, incomplete head; above the limit, refuse the oldest."""
         ...
 
     def shortens(self, connection: Owned) -> None:

@@ -11,7 +11,7 @@ _BINARY: Final = b"\x82"
 
 
 class Slices:
-    """Undecoded frames (RFC 6455, 5.2). The decoder judges them; the cutter only reads their lengths."""
+    """A websocket's received, undecoded frames (RFC 6455, 5.2). Only their lengths are read; the decoder checks them."""
 
     def __init__(self) -> None:
         self._held = bytearray()

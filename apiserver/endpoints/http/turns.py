@@ -25,7 +25,10 @@ class Turns:
         return sum(len(each) for waiting in (self._going_on, self._beginning) for each in waiting.values())
 
     def wants(self, address: str, work: Work, *, goes_on: bool = False) -> None:
-        """Queue work for the client ``address``; ``goes_on``: it continues other work, and runs before work that begins."""
+        """Queue work for the client ``address``; it returns False if there was nothing to do.
+
+        ``goes_on``: the work continues other work, and runs before work that begins.
+        """
         (self._going_on if goes_on else self._beginning).setdefault(address, deque()).append(work)
         if self._handle is None:
             self._handle = self._loop.call_soon(self._turn)

@@ -31,7 +31,7 @@ _PING_HEAD: Final = bytes((0x89, 0x80 | _PING_BYTES, 0, 0, 0, 0))
 
 
 class Bounded(ClientConnection):
-    """Takes messages or decodes slices, while its reader takes them. ``recv`` returns a message, or a fragment of one, as frames.
+    """A client websocket that decodes input only while its reader takes it. ``recv`` returns a message, or a fragment, as frames.
 
     ``protocol.writes`` is undocumented in websockets 17.4: read it with each new version.
     """

@@ -18,7 +18,7 @@ _PING_SECONDS: Final = 30.0
 
 
 class Lines:
-    """One chunked answer."""
+    """Sends a watch's frames as lines of one HTTP answer."""
 
     def __init__(self, context: RequestContext) -> None:
         self.response = stream = Stream(context.request, content_type=JSON)
@@ -47,7 +47,7 @@ class Lines:
 
 
 class Messages:
-    """A websocket; the client's messages are ignored."""
+    """Sends a watch's frames as messages of a websocket; ignores the client's messages."""
 
     def __init__(self, context: RequestContext) -> None:
         """Prepare the websocket. Raises BadRequest if the upgrade violates RFC 6455."""

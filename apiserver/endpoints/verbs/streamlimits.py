@@ -26,7 +26,7 @@ Stream = tuple[str, str, str, str, str]
 
 @dataclass(frozen=True, slots=True)
 class StreamLimits:
-    """The flags; 0: unlimited."""
+    """The most open streams, set by flags; 0: unlimited."""
 
     max_streams: int = 256
     max_streams_per_user: int = 64
@@ -62,7 +62,7 @@ def refusal(limits: StreamLimits, everyone: int, of_holder: int, of_object: int,
 
 
 class OpenStreams:
-    """The open streams."""
+    """Counts and limits the open streams."""
 
     def __init__(self, limits: StreamLimits) -> None:
         self._limits = limits

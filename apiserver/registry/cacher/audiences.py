@@ -13,7 +13,7 @@ from apiserver.registry.cacher.items import Item
 
 @dataclass(frozen=True, slots=True)
 class Trigger:
-    """A necessary condition of a predicate: ``read`` returns ``value`` of ``field``."""
+    """A condition that a predicate implies: ``read`` returns ``value`` for the item's ``field``."""
 
     field: str
     value: str

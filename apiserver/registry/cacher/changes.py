@@ -130,7 +130,7 @@ class Receiver(Protocol):
     """Receiver of a watch's events."""
 
     def receive(self, batch: EventBatch) -> bool:
-        """Take events without blocking. False: full; no more until :meth:`room` returns."""
+        """Take all these events without blocking; return False if now full: send no more until :meth:`room` returns."""
         ...
 
     async def room(self) -> None:

@@ -29,7 +29,7 @@ NOW: Final = -1
 
 
 class Freshness:
-    """Waits for revisions, while ``run`` runs."""
+    """Waits until a watch cache has reached a revision, while ``run`` runs."""
 
     def __init__(self, storage: Storage, *, timeout_seconds: float, idle_seconds: float = IDLE_SECONDS) -> None:
         self._storage = storage
@@ -73,7 +73,7 @@ class Freshness:
     async def wait(self, revision: int | None = None) -> int:
         """Wait until the cache has reached ``revision`` (None: the store's); return the revision reached.
 
-        Raises ServiceUnavailable by the store, Timeout if the cache is late.
+        Raises ServiceUnavailable if the store fails, Timeout if the cache is late.
         """
         if revision is not None and max(revision, 1) <= self._reached:
             return self._reached

@@ -67,7 +67,7 @@ class History:
         """Successful extensions of the window."""
 
     async def reach(self, after: int) -> bool:
-        """Extend the window back to ``after``, and return True; False: too far.
+        """Extend the window back to revision ``after``; return False if there are too many changes.
 
         Raises Expired after compaction, ServiceUnavailable.
         """
@@ -105,7 +105,7 @@ class History:
                     return
 
     def replay(self, watch: Callable[[int], Watch], prefix: str, after: int, predicate: Predicate | None, key: str) -> Replay:
-        """Return a ``Replay``: a watch of storage's history from ``after`` on that becomes ``watch(revision)``. Raises TooManyRequests."""
+        """Return a watch of storage's history after ``after``, until it can go on as ``watch(revision)``. Raises TooManyRequests."""
         if self._replays >= self._max_replays:
             raise errors.TooManyRequests("too many watches read old changes; try again later", errors.Details(retry_after_seconds=_SECONDS))
         self._replays += 1
@@ -179,7 +179,7 @@ class Replay:
         return self
 
     async def __anext__(self) -> Event:
-        """Return the next event; raises Expired after compaction."""
+        """Return the next event; end when the cache stops. Raises Expired after compaction."""
         while True:
             if self._pending:
                 return self._pending.popleft()

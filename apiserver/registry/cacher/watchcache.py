@@ -61,7 +61,7 @@ MAX_BACKOFF_SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """In seconds."""
+    """A watch cache's intervals and timeouts, in seconds."""
 
     idle: float = IDLE_SECONDS
     """Between progress requests."""
@@ -88,7 +88,7 @@ class Undecodable:
 
 
 class WatchCache:
-    """The cache, while ``run`` runs; ``synced`` after the first listing."""
+    """One storage prefix's objects in memory, while ``run`` runs; ``synced`` is set after the first listing."""
 
     def __init__(
         self,
@@ -234,7 +234,7 @@ class WatchCache:
         yield live(after)
 
     async def check(self) -> bool:
-        """Compare with storage; return False after a difference, and list again. True if storage fails."""
+        """Compare with storage; if they differ, have the cache list again, and return False. True also if storage fails."""
         try:
             revision = await self._freshness.wait()
             items, _ = self._items.slice(self._prefix)

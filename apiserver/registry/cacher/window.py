@@ -27,7 +27,7 @@ from apiserver.registry.cacher.changes import Event, EventBatch, EventType, Pred
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Batch sizes and pauses."""
+    """A window's batch sizes and pauses."""
 
     chunk: int = 256
     """Per step of a watch: bounds its memory and time."""

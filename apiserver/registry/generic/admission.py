@@ -26,7 +26,7 @@ def _nobody(*_: object) -> None:
 
 @dataclass(slots=True, eq=False)
 class Reinvocation:
-    """Second run of mutating plug-ins (Go: ``admission.ReinvocationContext``)."""
+    """State of a possible second run of the mutating plug-ins for one request (Go: ``admission.ReinvocationContext``)."""
 
     requested: bool = False
     """A plug-in changed what an earlier one wants to see again."""
@@ -64,14 +64,14 @@ class Attributes:
 
 
 class Admission(Protocol):
-    """A plug-in, or the chain of all. Refuses with a StatusError."""
+    """An admission plug-in, or the chain of all. Refuses with a StatusError."""
 
     def handles(self, operation: Operation, resource: Resource, subresource: str) -> bool:
         """Return whether the plug-in could change or refuse the request; must be fast."""
         ...
 
     async def mutate(self, attributes: Attributes) -> None:
-        """Change ``attributes.obj``, or refuse."""
+        """Replace ``attributes.obj`` if needed, never changing it in place; raise a StatusError to refuse."""
         ...
 
     async def validate(self, attributes: Attributes) -> None:

@@ -20,7 +20,7 @@ from apiserver.registry.generic.strategy import Strategy
 
 
 class Admitter:
-    """Calls admission for one strategy."""
+    """Calls the admission plug-ins for requests about one strategy's objects."""
 
     def __init__(self, admission: Admission, strategy: Strategy, planner: Planner) -> None:
         self._admission = admission
@@ -37,9 +37,9 @@ class Admitter:
         return stored
 
     async def update(self, item: Item, wanted: Object, refused: Sequence[FieldError], options: WriteOptions, part: Part) -> Plan:
-        """Return the ``Plan`` to update ``item`` to the client's ``wanted``, in the request's version.
+        """Call admission; return the ``Plan`` to update ``item`` to the client's ``wanted``, in the request's version.
 
-        ``refused``: errors found before. Raises Conflict, Invalid, and admission's errors.
+        ``refused``: errors found before, to raise with others as Invalid. Raises Conflict, Invalid, and admission's errors.
         """
         old, given = item.object, item.object["metadata"]
         attributes = self.attributes("UPDATE", part, given.get("namespace", ""), given["name"], options)
@@ -57,7 +57,10 @@ class Admitter:
         return planned
 
     async def act(self, item: Item, wanted: Object, subresource: str, options: WriteOptions) -> Plan:
-        """Return the ``Plan`` to change ``item`` to a verb's ``wanted``, in the request's version. Raises Invalid, admission's errors."""
+        """Call admission; return the ``Plan`` to change ``item`` to a verb's ``wanted``, in the request's version.
+
+        Raises Invalid, and admission's errors.
+        """
         old, given = item.object, item.object["metadata"]
         attributes = self.attributes("UPDATE", subresource, given.get("namespace", ""), given["name"], options)
         new = self.stored_form(wanted)
@@ -86,7 +89,7 @@ class Admitter:
         return attributes
 
     async def mutate(self, attributes: Attributes, obj: HubObject, old: HubObject | None) -> HubObject:
-        """Return the object after mutating admission, validated like a client's. Raises its refusal, InternalError."""
+        """Return the object after mutating plug-ins. Raises their refusal; InternalError if they made it invalid."""
         attributes.obj, attributes.old = obj, old
         await self._admission.mutate(attributes)
         if attributes.obj is None:
@@ -106,12 +109,12 @@ class Admitter:
             raise InternalError(f"Internal error occurred: {why}", Details(causes=(Cause("", why),))) from error
 
     async def validate(self, attributes: Attributes, planned: HubObject, old: HubObject | None) -> None:
-        """Call validating admission for the planned object."""
+        """Call validating plug-ins for the ``planned`` object (``old`` is None for a create). Raises their refusal."""
         attributes.obj, attributes.old = planned, old
         await self._admission.validate(attributes)
 
     async def delete(self, attributes: Attributes, live: HubObject) -> None:
-        """Call admission for a deletion."""
+        """Call admission for the deletion of ``live``. Raises its refusal."""
         attributes.old = live
         await self._admission.mutate(attributes)
         await self._admission.validate(attributes)

@@ -25,7 +25,7 @@ def collection(root: str, resource: Resource) -> str:
 
 
 def lock_key(root: str, resource: Resource, lock: str) -> str:
-    """Return the key of a uniqueness lock."""
+    """Return the storage key of a uniqueness lock."""
     return f"{root}/claims/{resource.group}/{lock}"  # stored keys cannot change
 
 
@@ -41,7 +41,7 @@ def encode(strategy: Strategy, obj: Object) -> bytes:
 
 
 def decode(strategy: Strategy, entry: Entry) -> Item:
-    """Return an entry as ``Item``, with revision, and defaults for newer fields. Raises ValueError for foreign data."""
+    """Return an entry as ``Item``, with revision, and defaults for newer fields. Raises one of DECODING_ERRORS."""
     if entry.value.startswith(ENCRYPTED):
         raise ValueError("it is encrypted with a key that this server does not have")
     obj = orjson.loads(entry.value)

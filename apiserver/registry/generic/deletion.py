@@ -42,9 +42,9 @@ def _foreground(present: list[str], options: DeleteOptions) -> bool:
 
 
 def mark(obj: Object, options: DeleteOptions, now: datetime) -> bool:
-    """Mark ``obj`` in place as being deleted; return True without finalizers: it can go at once.
+    """Mark ``obj`` in place as being deleted; return True if it has no finalizers, so that the caller can remove it at once.
 
-    If marked already, change at most the collector's finalizers.
+    If it is marked already, change at most the garbage collector's finalizers.
     """
     metadata = obj["metadata"]
     if held := finalizers(obj, options):
@@ -59,5 +59,5 @@ def mark(obj: Object, options: DeleteOptions, now: datetime) -> bool:
 
 
 def released(obj: Object, old: Object) -> bool:
-    """Return whether an object being deleted has no finalizers after an update."""
+    """Return whether ``old`` is being deleted, and ``obj``, its update, has no finalizers."""
     return is_deleting(old) and not finalizers_of(obj)

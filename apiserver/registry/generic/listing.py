@@ -96,7 +96,7 @@ def parse_revision(text: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class ListQuery:
-    """Options of a list, without contradictions."""
+    """Options of a list, already checked for contradictions; without ``limit``, all."""
 
     namespace: str
     selection: Selection
@@ -121,8 +121,8 @@ class Listing:
 async def run(store: Store, query: ListQuery) -> Listing:
     """Return the requested page.
 
-    Raises BadRequest; Expired after compaction, for a token with one that continues inconsistently; Timeout for a
-    future revision; ServiceUnavailable.
+    Raises BadRequest; Expired if storage compacted the revision (with a new token, to continue inconsistently, if the query has a
+    token); Timeout for a future revision; ServiceUnavailable.
     """
     if query.token:
         position = decode_token(query.token)
@@ -139,9 +139,9 @@ async def run(store: Store, query: ListQuery) -> Listing:
 
 
 async def _from_cache(store: Store, query: ListQuery, *, at_least: int | None = None, start: str = "") -> Listing:
-    """List from the cache once it has revision ``at_least``, or raise Timeout. An unusable cache leads to storage.
+    """List from the cache once it has revision ``at_least``, or raise Timeout; from storage if the cache is unusable.
 
-    None: once it has everything committed, or from storage if it is late.
+    ``at_least`` None: once the cache has everything committed, or from storage if that takes too long.
     """
     cache = store.cache
     if cache.synced.is_set() and not cache.is_usable:

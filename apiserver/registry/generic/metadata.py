@@ -29,7 +29,7 @@ REPEATED_OWNERS: Final = (
 
 
 def match_request(obj: Object, resource: Resource, namespace: str, name: str = "") -> None:
-    """Check the body's kind, namespace and name against the URL, or fill them in; raises BadRequest."""
+    """Check the body's kind, namespace and ``name`` (unless empty) against the URL, or fill them in; raises BadRequest."""
     for field, expected, words in (("apiVersion", resource.api_version, "API version"), ("kind", resource.kind, "kind")):
         given = obj.setdefault(field, expected) or expected
         if given != expected:
@@ -116,7 +116,7 @@ def prepare_for_update(obj: Object, old: Object, resource: Resource) -> None:
 
 
 def put_back(metadata: Object, before: Object) -> None:
-    """Restore, in place, server-set fields, which some clients reformat.
+    """Restore, in place, server-set fields of ``metadata`` from ``before``: some clients reformat them.
 
     Validation refuses a changed grace period, and a deletion time on a live object.
     """
@@ -151,7 +151,7 @@ def drop_repeated_owners(metadata: Object) -> list[str]:
 
 
 def grow_generation(obj: Object, old: Object) -> None:
-    """Increment ``generation`` for changes beyond metadata, status and apiVersion."""
+    """Set ``generation`` of ``obj`` to the old one plus 1 if anything but metadata, status and apiVersion changed."""
     without = ("metadata", "status", "apiVersion")
     if {key: obj[key] for key in obj if key not in without} != {key: old[key] for key in old if key not in without}:
         obj["metadata"]["generation"] = int(old["metadata"].get("generation") or 0) + 1

@@ -10,7 +10,7 @@ from apiserver.apis.meta.objects import Object
 
 
 class FieldOwners(Protocol):
-    """Managed fields of one version and subresource. Pure."""
+    """Computes ``managedFields``, which name each field's manager, for one version and subresource."""
 
     def update(self, live: Object | None, new: Object, manager: str, now: datetime) -> None:
         """Set ``new.metadata.managedFields`` after a change from ``live`` (None: absent). Never raises."""
@@ -19,7 +19,7 @@ class FieldOwners(Protocol):
     def apply(self, live: Object | None, applied: Object, manager: str, *, force: bool, now: datetime) -> Object:
         """Return ``live`` (None: absent) with the applied object and managed fields merged in, changing neither.
 
-        Raises Conflict with other managers' fields, or the errors of ``applied``.
+        Raises Conflict if ``applied`` changes other managers' fields without ``force``, or the errors of ``applied``.
         """
         ...
 

@@ -76,7 +76,7 @@ class Planner:
         return replace(fault, detail=f"{fault.detail}: {found}") if found else fault
 
     def with_hints(self, refused: Invalid) -> Invalid:
-        """Return an apply's error with hints about its fields."""
+        """Return ``refused``, an apply's error, with hints about its fields, if any."""
         causes = refused.details.causes
         hints = {each.field: found for each in causes if (found := self._strategy.hint(each.field))}
         if not hints:
@@ -99,7 +99,7 @@ class Planner:
         return []
 
     def create(self, obj: HubObject, refused: Iterable[FieldError], now: datetime) -> HubObject:
-        """Complete and return the new object, in place. Raises Invalid, also for ``refused``."""
+        """Complete the new object, perhaps in place, and return it. Raises Invalid, also for ``refused``: errors found before."""
         hub = self._hub
         metadata.prepare_for_create(obj, now)
         if hub.has_status:
@@ -113,7 +113,7 @@ class Planner:
     def receive(self, wanted: Object, old: Object, options: WriteOptions, part: Part) -> list[FieldError]:
         """Validate and default ``wanted``, which replaces ``old``, in place; return errors for unknown fields with ``Strict``.
 
-        Raises BadRequest for another object, Invalid.
+        Raises BadRequest if ``wanted`` has another kind, namespace or name; Invalid.
         """
         before = old["metadata"]
         metadata.match_request(wanted, self._resource, before.get("namespace", ""), before["name"])
@@ -124,7 +124,7 @@ class Planner:
     def update(self, wanted: HubObject, old: HubObject, part: Part = "", refused: Iterable[FieldError] = ()) -> Plan:
         """Return the ``Plan`` to update ``old`` to the received ``wanted``, which may change in place.
 
-        Raises Conflict for another revision, Invalid also for ``refused``.
+        Raises Conflict if ``wanted`` is based on another revision; Invalid, also for ``refused``: errors found before.
         """
         before, hub = old["metadata"], self._hub
         found = list(refused)
@@ -156,7 +156,7 @@ class Planner:
         return Plan(metadata.tidy(wanted))
 
     def delete(self, old: HubObject, options: DeleteOptions, now: datetime) -> Plan:
-        """Return the ``Plan`` to remove or mark ``old``; raises Conflict by a precondition."""
+        """Return the ``Plan`` to remove ``old``, or mark it if it has finalizers; raises Conflict if a precondition fails."""
         before = old["metadata"]
         for what, wanted, actual in (
             ("UID", options.uid, before["uid"]),

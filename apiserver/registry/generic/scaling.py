@@ -68,7 +68,10 @@ class Scaling:
         return obj
 
     def applied(self, obj: HubObject, scale: Object, from_hub: Callable[[HubObject], Object]) -> Object:
-        """Return only the replicas of an applied ``scale``, as an object of the version of ``from_hub``. Raises as :meth:`put_back`."""
+        """Return an object with only the replicas of an applied ``scale``, in the version of ``from_hub``; changes ``obj``.
+
+        Raises as :meth:`put_back`.
+        """
         wanted = self.put_back(deepcopy(obj), scale)
         others = {**scale, "spec": {"replicas": 0 if dig(wanted, *self.spec_replicas) else 1}}
         return _difference(from_hub(wanted), from_hub(self.put_back(obj, others)))

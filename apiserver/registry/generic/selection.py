@@ -26,7 +26,7 @@ class Selection:
 
     @property
     def is_everything(self) -> bool:
-        """True if it selects the whole namespace."""
+        """True if the selection has no terms, and so selects every object."""
         return self.labels.is_everything and self.fields.is_everything
 
     @property
@@ -62,7 +62,7 @@ class Selection:
         return len(self.labels.requirements) + len(self.fields.terms)
 
     def among(self, items: Iterable[Item], known: dict[bytes, bool] | None = None) -> list[Item]:
-        """Return the selected items; ``known`` keeps results by labels, for further calls."""
+        """Return the selected items in order; ``known`` keeps results by labels, for further calls of this selection."""
         if not self.fields.is_everything:
             return [item for item in items if self(item)]
         known = {} if known is None else known

@@ -155,6 +155,7 @@ class Store:
     ) -> Item:
         """Change an object or its ``part``, and return it; without a difference, write nothing.
 
+        ``change`` is called, perhaps several times, with a function that returns a copy of the object; it returns the wanted one.
         ``repeatable``: ``change`` is idempotent. Raises NotFound, Conflict, BadRequest, Invalid, and errors of ``change``.
         """
         owners = self._owners(part)
@@ -284,7 +285,7 @@ class Store:
             return Item(unreadable.entry.key, 0, nothing, codec.dump(nothing)), True
 
     async def delete_each(self, items: Iterable[Item], options: DeleteOptions) -> list[Item]:
-        """Delete these objects, by uid; return those that existed."""
+        """Delete these objects, by uid, and return those that existed. At the first other error, raise it: the rest stay."""
         deleted = []
         for item in items:
             given = item.object["metadata"]

@@ -79,7 +79,7 @@ class CreatingVerb:
     """In the group and version of the resource."""
 
     def name_for_id(self, obj: Object, body: Object) -> str:
-        """Return the name that this call's id gives the object; empty without an id."""
+        """Return the object's name by the ``id`` in ``body``, so that a repeated call finds it; empty without an id."""
         del obj, body
         return ""
 
@@ -127,7 +127,7 @@ class DeletingVerb:
 
 
 class RelayedVerb:
-    """Has another process act. Nothing is stored; the answer is the unchanged object.
+    """A verb that another process carries out. Nothing is stored; the answer is the unchanged object.
 
     Admission does not see it: the body may be secret.
     """
@@ -226,7 +226,7 @@ class Connect:
         return ()
 
     def over(self, obj: Object) -> str:
-        """Return why no server can continue a stream that its server ended, or empty."""
+        """Return why a stream that its server ended cannot continue, not even at another server; empty if it can."""
         del obj
         return ""
 
@@ -248,7 +248,7 @@ class Read:
 
 
 class Strategy:
-    """One resource. Subclasses set attributes and override methods; defaults suit a plain namespaced kind."""
+    """One resource's rules. Subclasses set attributes and override methods; defaults suit a plain namespaced kind."""
 
     resource: Resource
     singular: str
@@ -364,7 +364,7 @@ class Strategy:
     def shared_locks(self, obj: Object) -> frozenset[tuple[str, str]]:
         """Return locks shared within a group: pairs of lock and group.
 
-        Neither may end with ``/`` or be another one's prefix up to a ``/``.
+        No lock or group may end with ``/``, or be what another one has before a ``/``.
         """
         del obj
         return frozenset()

@@ -30,7 +30,7 @@ NOTHING: Final[Locks] = frozenset()
 
 
 class LockTaken(Conflict):
-    """Another object holds a lock; ``why`` omits this object."""
+    """Another object holds a lock; ``why`` is the reason without the refused object's name."""
 
     def __init__(self, resource: Resource, name: str, why: str) -> None:
         refusal = metadata.conflict(resource, name, why)
@@ -40,13 +40,13 @@ class LockTaken(Conflict):
 
 @dataclass(eq=False)
 class Overtaken(Exception):
-    """Another writer was first; ``current`` is the present entry."""
+    """Another writer was first; ``current`` is the present entry, None if removed."""
 
     current: Entry | None
 
 
 class Unreadable(InternalError):
-    """An undecodable value, to restore in storage or delete unread."""
+    """A stored object cannot be decoded; administrators restore it in storage, or delete it unread."""
 
     def __init__(self, resource: Resource, entry: Entry, error: Exception) -> None:
         name = entry.key.rpartition("/")[2]
@@ -85,9 +85,9 @@ class Transactions:
         self._complete: dict[str, None] = {}
 
     def create(self, key: str, obj: Object, value: bytes, *, repeatable: bool) -> Awaitable[int]:
-        """Store a new object as ``value``; return its revision. Raises Overtaken, Conflict for a taken lock.
+        """Store a new object as ``value``; return its revision. Raises Overtaken if the key exists, Conflict for a taken lock.
 
-        ``repeatable``: a client without an answer may repeat the request.
+        Raises Timeout without an answer: the object may be stored. ``repeatable``: the client may then repeat the request.
         """
         return self._commit(key, 0, (obj, value), NOTHING, obj, repeatable=repeatable)
 
@@ -194,7 +194,7 @@ class Transactions:
         return page.entries[0] if page.entries and page.entries[0].key < condition.end else None
 
     async def _unused(self, entry: Entry) -> Condition | None:
-        """Return the condition that a lock's holder does not need it; None if it does, or is unreadable."""
+        """Return the ``Condition`` under which a lock's holder does not need it; None if the holder needs it, or is unreadable."""
         holder = entry.value.decode(errors="replace")
         try:
             stored = await self._storage.get(holder)

@@ -27,7 +27,7 @@ class HandlerLocator:
         self._pods = pods
 
     async def __call__(self, node: str) -> tuple[str, int]:
-        """Return (host, port) of a node's virt-handler; raises ServiceUnavailable."""
+        """Return (host, port) of a node's virt-handler; raises ServiceUnavailable if none runs."""
         found = self.addresses(node)
         if not found:
             raise ServiceUnavailable(f'virt-handler on node "{node}" is not ready: check its pod', Details(retry_after_seconds=2))

@@ -25,7 +25,7 @@ class Handlers:
         self._revoked = revoked
 
     async def destination(self, vm: Object, what: str) -> Destination:
-        """Return the ``Destination`` of a stream or read ``what`` at the machine's virt-handler.
+        """Return the ``Destination`` of ``what``, a stream or read, at virt-handler of the machine's node, which must be known.
 
         Raises ServiceUnavailable, also if the node is revoked.
         """

@@ -33,7 +33,7 @@ class MigrationStrategy(Strategy):
         defaults.default_migration(obj)
 
     def prepare_for_create(self, obj: Object) -> None:
-        """Add the finalizer, until virt-controller has deleted the losing pod."""
+        """Add the finalizer, which stays until virt-controller has deleted the losing pod."""
         add_finalizer(obj, names.MIGRATION_FINALIZER)
 
     def validate(self, obj: Object) -> list[FieldError]:
@@ -90,7 +90,7 @@ class MigrationStrategy(Strategy):
         ]
 
     def locks(self, obj: Object) -> frozenset[str]:
-        """Return the lock on its machine; none if finished."""
+        """Return the Migration's lock on its machine; none if the Migration is finished."""
         if not phases.is_unfinished(obj):
             return frozenset()
         return frozenset({f"migrating/{obj['metadata']['namespace']}/{obj['spec']['selector']['name']}"})

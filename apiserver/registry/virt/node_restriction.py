@@ -36,7 +36,7 @@ Addresses = Callable[[str], Sequence[str]]
 
 
 class NodeRestriction:
-    """The plug-in; see the module."""
+    """The admission plug-in that lets virt-handler write only statuses of its own node's objects."""
 
     name = "NodeRestriction"
 
@@ -56,7 +56,7 @@ class NodeRestriction:
         self._stores: Mapping[Resource, Store] = {}
 
     def follow(self, stores: Mapping[Resource, Store]) -> None:
-        """Set the stores of all served kinds."""
+        """Set the stores of all served kinds, to read related objects."""
         self._stores = stores
 
     def handles(self, operation: Operation, resource: Resource, subresource: str) -> bool:

@@ -43,7 +43,7 @@ _ADDRESSES: Final = "targetPodIPs"
 
 
 class PodRestriction:
-    """The plug-in; see the module."""
+    """The admission plug-in that lets a status name only pods of its own machine."""
 
     name = "PodRestriction"
 
@@ -52,7 +52,7 @@ class PodRestriction:
         self._stores: Mapping[Resource, Store] = {}
 
     def follow(self, stores: Mapping[Resource, Store]) -> None:
-        """Set the stores of all served kinds."""
+        """Set the stores of all served kinds, to read related objects."""
         self._stores = stores
 
     def handles(self, operation: Operation, resource: Resource, subresource: str) -> bool:

@@ -51,11 +51,14 @@ class HandlerRead(Read):
         self._waiting = Waiting(self.max_waiting)
 
     def fields(self, answer: Object) -> Object:
-        """Return our object's fields from virt-handler's untrusted answer; raises ValueError."""
+        """Return our object's fields from virt-handler's untrusted answer; raises ValueError if it is invalid."""
         return answer
 
     async def read(self, obj: Object) -> Object:
-        """Return virt-handler's answer as an object of kind ``answers``. Raises a StatusError."""
+        """Return virt-handler's answer as an object of kind ``answers``.
+
+        Raises BadRequest without a guest, TooManyRequests, ServiceUnavailable, Timeout, or virt-handler's own error.
+        """
         name = f'{self.name} of virtual machine "{obj["metadata"]["name"]}"'
         if reason := streams.absent(obj):
             raise errors.BadRequest(f"cannot read {name}: {reason}", _details(obj))
@@ -148,7 +151,7 @@ class Waiting:
 async def ask(destination: Destination, name: str, seconds: float, max_bytes: int, posted: bytes | None = None) -> dict[str, Any]:
     """Return virt-handler's JSON answer to a GET, or to a POST of ``posted``; errors mention ``name``.
 
-    Raises a StatusError, also virt-handler's own.
+    Raises Timeout after ``seconds``; ServiceUnavailable, also for over ``max_bytes``; or virt-handler's own error.
     """
     url = urlsplit(destination.url)
     where = f"virt-handler at {url.netloc}"

@@ -65,7 +65,7 @@ class Rollout(UpdatingVerb):
     updates = VIRTUAL_MACHINES
 
     def target(self, obj: Object, body: Object) -> str:
-        """Return the machine's name. Raises BadRequest, Conflict."""
+        """Return the name of the machine to change. Raises BadRequest, Conflict."""
         _check(obj, body, ROLLOUT)
         if not ordinals.has_ordinals(obj):
             raise errors.BadRequest(f"{ROLLOUT} requires a set with spec.ordinals")
@@ -93,7 +93,10 @@ class Rollout(UpdatingVerb):
 
 
 def _metadata(obj: Object, found: Object, template: Object, label: dict[str, str]) -> Object:
-    """Return a machine's metadata with the template's labels and annotations, without unchanged ones of its earlier template only."""
+    """Return the metadata of machine ``found`` with the labels and annotations of ``template``, and ``label``.
+
+    Those from its earlier template go, unless someone changed their value.
+    """
     earlier = revisions.template_of(obj, objects.labels_of(found).get(revisions.LABEL, "")).get("metadata") or {}
     given = template.get("metadata") or {}
     metadata = dict(found["metadata"])
@@ -111,7 +114,7 @@ def _asks_to_restart(template: Object, found: Object) -> bool:
 
 
 def _check(obj: Object, body: Object, verb: str) -> None:
-    """Raise BadRequest for an unknown field of the body, and Conflict for another set or one in deletion."""
+    """Raise BadRequest for an unknown field of the body; Conflict if the set is being deleted, or not that of the precondition."""
     name, uid = objects.name_of(obj), objects.dig(body, "preconditions", "uid")
     if unknown := sorted(body.keys() - {"preconditions", "ordinal", "kind", "apiVersion"}):
         raise errors.BadRequest(f"{verb} takes no field {unknown[0][:64]!r}: a machine is what the template says")
@@ -175,7 +178,10 @@ class ReplicaSetStrategy(Strategy):
         replica_set.default(obj)
 
     def prepare_for_create(self, obj: Object) -> None:
-        """Set ``status.observedGeneration`` to 0: Helm 4 and Flux (kstatus) take a set without a status for finished."""
+        """Record the template's revision, and set ``status.observedGeneration`` to 0.
+
+        Helm 4 and Flux (kstatus) take a set without a status for finished.
+        """
         obj["status"] = {"observedGeneration": 0}
         revisions.record(obj)
 
@@ -203,7 +209,7 @@ class ReplicaSetStrategy(Strategy):
         return replica_set.validate_status(obj)
 
     def warnings_on_update(self, obj: Object, old: Object) -> tuple[str, ...]:
-        """Return a warning if existing machines keep the old template, as without a rolling update."""
+        """Return a warning if the template changed, but existing machines keep the old one: there is no rolling update."""
         if obj["spec"].get("template") == old["spec"].get("template") or not objects.dig(old, "status", "replicas"):
             return ()
         if ordinals.has_ordinals(obj) and revisions.strategy_of(obj) == revisions.ROLLING_UPDATE:

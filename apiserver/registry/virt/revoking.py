@@ -61,7 +61,7 @@ class RevokedNodes:
 
 
 class NodeTrust:
-    """Trust in one node's connections."""
+    """Tells whether one node's certificates are trusted."""
 
     def __init__(self, revoked: RevokedNodes, node: str) -> None:
         self._revoked = revoked

@@ -23,7 +23,7 @@ class SetPassword(RelayedVerb):
     """Sets a user's password in the guest."""
 
     def __init__(self, handlers: Handlers | None, seconds: float = noderead.SECONDS) -> None:
-        """``handlers``: None in development."""
+        """``handlers``: None in development, so that :meth:`act` raises Conflict."""
         self._handlers = handlers
         self._seconds = seconds
         self._waiting = reads.Waiting()
@@ -37,7 +37,10 @@ class SetPassword(RelayedVerb):
         verbs.raise_if_refused(obj, verbs.refuse_set_password)
 
     async def act(self, obj: Object, body: Object) -> None:
-        """Send the password to the machine's virt-handler. Raises a StatusError."""
+        """Have virt-handler set the password in the guest; the caller has called :meth:`check`.
+
+        Raises a StatusError if that failed or is unknown.
+        """
         name = f'{password.NAME} of virtual machine "{name_of(obj)}"'
         if self._handlers is None:
             raise verbs.conflict(obj, "this virt-api does not reach virt-handler")

@@ -151,13 +151,16 @@ class HandlerStream(Connect):
     def __init__(
         self, stream: streams.Stream, locate_handler: LocateHandler, tls: Callable[[], ssl.SSLContext], revoked: RevokedNodes
     ) -> None:
-        """``tls`` is as in :class:`Handlers`."""
+        """``tls`` returns the current context with our client certificate."""
         self._stream = stream
         self.interactive = stream != "log"
         self._handlers = Handlers(locate_handler, tls, revoked)
 
     async def locate(self, obj: Object, query: Mapping[str, str]) -> Destination:
-        """Return the ``Destination`` of this stream at virt-handler; raise BadRequest if the stream is unavailable."""
+        """Return the ``Destination`` of this stream at virt-handler.
+
+        Raises BadRequest for a wrong query or unavailable stream, ServiceUnavailable without virt-handler.
+        """
         match self._stream:
             case "portforward":
                 forward = _forward(query)
@@ -197,5 +200,5 @@ class HandlerStream(Connect):
         return warnings(obj)
 
     def over(self, obj: Object) -> str:
-        """Return that the guest is off, else empty: virt-handler only knows that it left the node."""
+        """Return a text if the guest is off, else empty: virt-handler only knows that the guest left the node."""
         return "" if phases.phase_of(obj) in phases.WITH_GUEST else "the guest is off"

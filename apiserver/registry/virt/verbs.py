@@ -36,7 +36,7 @@ def new_id() -> str:
 
 
 class LevelVerb(Verb):
-    """Sets a level. Repeated calls with the body's ``id`` have no effect."""
+    """A verb that sets a level, such as on or paused. Repeated calls with the same ``id`` in the body have no effect."""
 
     options: frozenset[str] = frozenset()
     """Further fields of the body."""
@@ -45,7 +45,10 @@ class LevelVerb(Verb):
         self.name = name
 
     def apply(self, obj: Object, body: Object, now: datetime) -> Object:
-        """Return ``obj`` with the level set (such as on), unchanged if the body has the id of an earlier call of this verb."""
+        """Set the level in ``obj``, unless the body has the id of an earlier call of this verb; return ``obj``.
+
+        Raises Invalid, Conflict.
+        """
         verb_options.require(obj, body, self.options | {"id"})
         given = body.get("id")
         if given and (known := _verb_of(obj, given)):
@@ -101,7 +104,7 @@ class Restart(LevelVerb):
 
 
 class Stop(LevelVerb):
-    """Turns the machine off; even during a shutdown or deletion, with a shorter grace period."""
+    """Turns the machine off; during a shutdown or deletion, only accepted with a shorter grace period."""
 
     def __init__(self, name: str, grace_seconds: int | None = None) -> None:
         """``grace_seconds``: of every call; None: the body may have it."""
@@ -130,7 +133,7 @@ class Pause(LevelVerb):
 
 
 class Unpause(LevelVerb):
-    """Ends the pause of the current attempt; once, resumes a guest that something else stopped."""
+    """Ends the pause of the current attempt, and resumes a guest that a fault stopped."""
 
     def __init__(self, name: str, new: NewId = new_id) -> None:
         super().__init__(name)
@@ -265,7 +268,7 @@ def refuse_start(vm: Object) -> Refusal:
 
 
 def refuse_discarding(vm: Object) -> Refusal:
-    """Return why a start cannot discard a suspended guest's image, or None, also between failing resumes."""
+    """Return why a start cannot discard a suspended guest's image; None if it can, as also between failing resumes."""
     phase = phases.phase_of(vm)
     if phase in phases.WITH_POD:
         return f"the virtual machine is already on ({phase})"
@@ -327,7 +330,7 @@ def refuse_reset(vm: Object) -> Refusal:
 
 
 def _refuse_still(verb: str) -> Callable[[Object], Refusal]:
-    """Return a function that refuses ``verb`` for a guest that is off or paused."""
+    """Return a function that returns why ``verb`` cannot be done (the guest is off, busy or paused), or None."""
 
     def refuse(vm: Object) -> Refusal:
         stands = power.wants_paused(vm) or objects.is_true(_conditions(vm), conditions.PAUSED)
@@ -448,7 +451,7 @@ def _append(
 
 
 def request(vm: Object, action: power.Action, now: datetime, more: Mapping[str, Any] = MappingProxyType({})) -> None:
-    """Write ``status.request``, in place."""
+    """Write ``status.request`` for ``action``, with the fields ``more``, in place; checks nothing."""
     power.keep_pause(vm)
     current = power.current_attempt(vm)
     vm.setdefault("status", {})["request"] = {
