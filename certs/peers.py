@@ -41,7 +41,7 @@ def presented(transport: asyncio.BaseTransport | None) -> Peer | None:
 
 
 def described(certificate: object) -> Peer | None:
-    """Return a certificate's data in the format of ``ssl.SSLSocket.getpeercert``; None for an unverified one."""
+    """Convert the result of ``ssl.SSLSocket.getpeercert`` to ``Peer``; None for an unverified or missing certificate."""
     if not isinstance(certificate, dict) or "notAfter" not in certificate:
         return None
     return Peer(

@@ -67,7 +67,8 @@ Signature = tuple[tuple[str, int, int, int], ...]
 class Reloader:
     """Calls ``load`` with the paths of each new version of the files.
 
-    ``load`` refuses a version by OSError (including ``ssl.SSLError``) or ValueError.
+    ``load`` refuses a version by OSError (including ``ssl.SSLError``) or ValueError. The constructor already
+    loads, and raises that error.
     """
 
     def __init__(self, files: Files, load: Callable[[Files], None], *, interval: float = INTERVAL_SECONDS) -> None:

@@ -54,7 +54,7 @@ class Policy:
 
 
 def is_due(certificate: Certificate, now: datetime, lifetime: timedelta) -> Reason | None:
-    """Return why a certificate's dates require renewal, or None."""
+    """Return why a certificate's dates require renewal, or None. ``lifetime``: see :func:`renew_before`."""
     if now >= certificate.not_after:
         return Reason.EXPIRED
     if now < certificate.not_before:
@@ -65,7 +65,7 @@ def is_due(certificate: Certificate, now: datetime, lifetime: timedelta) -> Reas
 
 
 def renew_before(certificate: Certificate, lifetime: timedelta) -> timedelta:
-    """Return how long before its end to renew: a third of its life, or of ``lifetime`` if shorter."""
+    """Return how long before its end to renew a certificate: a third of its life, or of a new one's ``lifetime`` if shorter."""
     return min(lifetime, certificate.not_after - certificate.not_before) / 3
 
 

@@ -99,7 +99,7 @@ DEFAULT_LIMITS: Final = Limits()
 
 
 class Agent:
-    """virt-handler without the choice of an event loop."""
+    """All parts of virt-handler, and their connections."""
 
     def __init__(
         self,

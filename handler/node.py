@@ -45,7 +45,7 @@ Give = Callable[[int, ownership.Node], bool]
 
 
 class Node:
-    """This node: implements ``guest_ports.Node``, which has the errors."""
+    """Prepares pods of this node for their guests; ``guest_ports.Node`` names the errors."""
 
     def __init__(
         self,

@@ -46,7 +46,7 @@ def uid_of(review: Mapping[str, Any], node: str) -> str:
 
 
 class NodeUid:
-    """Requests the uid when needed, and caches it."""
+    """Requests the uid of this node's Node when needed, and caches it."""
 
     def __init__(self, reviews: Reviews, node: str) -> None:
         self._reviews = reviews
@@ -64,7 +64,7 @@ class NodeUid:
             self._given, self._given_at = uid, asyncio.get_running_loop().time()
 
     def lost(self) -> None:
-        """Record that the object is gone, so :meth:`get` requests the uid again, and rejects one given shortly before."""
+        """Record that the object of :meth:`given` is gone: :meth:`get` requests the uid again, and rejects one given shortly before."""
         if self._given and asyncio.get_running_loop().time() - self._given_at < COLLECTED_SECONDS:
             self._stale = self._given
         self._given, self._due = "", float("-inf")

@@ -22,7 +22,7 @@ from handler.streams.limits import DEFAULTS, Limits
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """Options of this process."""
+    """virt-handler's flags."""
 
     node_name: str
     namespace: str

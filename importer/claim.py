@@ -96,7 +96,7 @@ def _write_all(file: int, block: memoryview) -> None:
 
 
 def has_disk(directory: Path) -> bool:
-    """Return whether the claim has a disk, or anything of that name."""
+    """Return whether the claim has ``disk.img``, a complete disk, or anything of this name."""
     return os.path.lexists(directory / IMAGE)
 
 

@@ -67,7 +67,7 @@ MAGIC_BYTES: Final = max(len(magics[0]) for magics, _, _ in _KINDS)
 def decompressed(pieces: Iterable[bytes], head: bytes) -> Iterator[bytes]:
     """Return ``pieces``, which begin with ``head``, decompressed if necessary.
 
-    Raises ImportFailed for damaged, truncated or unexpected further data.
+    The iterator raises ImportFailed for damaged, truncated or unexpected further data.
     """
     for magics, name, make in _KINDS:
         if head.startswith(magics):

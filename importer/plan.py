@@ -14,7 +14,7 @@ MAX_BYTES: Final = 1 << 16
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """One import."""
+    """The image to import, and where to."""
 
     directory: Path
     """The mounted claim; unused with a ``device``."""

@@ -67,7 +67,10 @@ def parse(text: str) -> Reference:
 def pieces(
     reference: Reference, secret: Path | None, authorities: Path | None, downloaded: Callable[[int, int | None], None]
 ) -> Iterator[bytes]:
-    """Yield the bytes of the disk in a container image. Raises ImportFailed if the registry refuses, or there is no disk."""
+    """Yield the bytes of the disk in a container image; ``downloaded`` gets a layer's bytes so far and in total (None: unknown).
+
+    Raises ImportFailed if the registry refuses, or there is not exactly one disk.
+    """
     session = _Session(reference, secret, authorities)
     manifest = session.manifest(reference.version)
     if manifest.get("manifests"):

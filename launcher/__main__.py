@@ -26,7 +26,10 @@ ABSENT: Final = ("ssl", "_hashlib", "bz2", "lzma")
 
 
 def main() -> int:
-    """Run virt-launcher, an attachment pod, or the deletion of images; return the exit status: 0 for help, 2 for other arguments."""
+    """Run virt-launcher, an attachment pod or a deletion of images, by the directories in the pod; return the exit status.
+
+    Any argument only prints help; other ones than ``-h`` and ``--help`` return 2.
+    """
     if sys.argv[1:]:  # argparse would cost memory
         asked = sys.argv[1] in {"-h", "--help"}
         print(HELP, file=sys.stdout if asked else sys.stderr)

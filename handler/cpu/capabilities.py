@@ -36,7 +36,10 @@ class Capabilities:
 
 
 def parse(text: str) -> Capabilities:
-    """Return the Capabilities in the output of :mod:`launcher.hypervisor.capabilities`. Raises UnknownCapabilities."""
+    """Return the Capabilities in the output of :mod:`launcher.hypervisor.capabilities` for ``kvm``.
+
+    Raises UnknownCapabilities for any other text.
+    """
     try:
         found = json.loads(text)
         capabilities, expanded = (str(found[key] or "") for key in ("domainCapabilities", "hostModel"))

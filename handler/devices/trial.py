@@ -1,8 +1,8 @@
 """The trial guest: a program in 2 MiB of memory that reports each stage of what a kernel does first.
 
 On nested machines, an instruction may fail, or everything is emulated a thousand times too slowly. The program executes instructions that
-are known to fail (``lock cmpxchg16b``, an exception through the IDT, ``xsave``/``xrstor``), checks their effects, and counts down a loop.
-Processors without CX16 or XSAVE (before 2011) fail as well.
+are known to fail (:data:`STAGES`), checks their effects, and counts down a loop. Processors without CX16 or XSAVE (before 2011) fail as
+well.
 
 Each stage is one byte written to port :data:`PORT`; :data:`FAILED`: an instruction had a wrong effect.
 """

@@ -32,7 +32,7 @@ ACCEPT_SECONDS: Final = 0.1
 
 
 async def serve(address: str, port: int, identity: keys.SelfSigned, name: str, is_cut_off: Callable[[], bool]) -> None:
-    """Answer connections until cancelled."""
+    """Answer each connection with this guardian's name, and whether it is cut off, until cancelled."""
     context = contexts.server()
     with tempfile.NamedTemporaryFile(suffix=".pem") as both:  # OpenSSL's binding needs a file: temporary, with mode 0600
         both.write(identity.certificate + identity.key)

@@ -39,7 +39,7 @@ class Deadline(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """This guardian."""
+    """The settings of this guardian."""
 
     name: str
     """Its node's name, or for a guardian without guests another one."""
@@ -53,7 +53,7 @@ class Settings:
 
 
 class Guardian:
-    """One guardian. ``elapsed`` is CLOCK_BOOTTIME; ``pods`` returns the uids of pods with processes of guests."""
+    """Keeps a node's promise. ``elapsed`` is CLOCK_BOOTTIME; ``pods`` returns the uids of pods with processes of guests."""
 
     def __init__(
         self,

@@ -15,7 +15,7 @@ LOOK_SECONDS: Final = 0.25
 
 
 class Killer:
-    """The first killer. ``until`` and ``doomed`` may change at any time."""
+    """Ends the node's guests after the deadline. ``until`` and ``doomed`` may change at any time."""
 
     def __init__(self, clock: Callable[[], float], end: Callable[[Collection[str] | None], tuple[Process, ...]]) -> None:
         """``end`` kills the guests of these pods, or all (None), and returns those that ran."""

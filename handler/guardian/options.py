@@ -15,7 +15,7 @@ from apiserver.apis.virt.places import deadlines
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """Options of this process."""
+    """The guardian's flags."""
 
     name: str
     namespace: str

@@ -61,7 +61,7 @@ Send = Callable[[int, int], object]
 
 
 def kill(process: Process, again: Callable[[int], bool], send: Send = signal.pidfd_send_signal) -> None:
-    """Send SIGKILL, unless the process id belongs to another process by now, which ``again`` tells."""
+    """Send SIGKILL if ``again`` returns True: the process id still belongs to this process. Nothing if it ended."""
     with suppress(ProcessLookupError):
         descriptor = os.pidfd_open(process.pid)
         try:

@@ -19,7 +19,7 @@ MISSING = "kubevirt_guest_statistics_missing"
 
 
 class GuestStatistics:
-    """The page's part about guests."""
+    """Makes the metrics page's part about the node's guests."""
 
     def __init__(self, node: str, machines: Callable[[], Iterable[Object]], reads: Reads) -> None:
         """``machines`` returns the node's; ``reads`` limits each read's time."""

@@ -79,7 +79,7 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """A link of the namespace."""
+    """A network device of the pod's network namespace."""
 
     name: str
     mac: str
@@ -94,7 +94,7 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """The observed state of the namespace."""
+    """The observed state of the pod's network namespace."""
 
     links: tuple[Link, ...]
     routes: tuple[Route, ...] = ()

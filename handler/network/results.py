@@ -26,7 +26,7 @@ MAX_ADDRESSES: Final = 16
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Own:
-    """Further fields for our own plugins."""
+    """Further fields of an interface that only our own plugins get."""
 
     ports: tuple[Port, ...] | None = None
     ipv6_first: bool = False

@@ -173,9 +173,9 @@ class Networks:
         return made
 
     async def leave(self, vm: Object, card: str, pod_uid: str, launcher: Launcher) -> None:
-        """Remove the tap, bridge and filters of a card that the guest released; then its plugin deletes the rest. Idempotent.
+        """Remove the tap, bridge and filters of a card that the guest released; then call ``DEL`` of its third-party plugin, if any.
 
-        Raises CommandFailed or Fault.
+        Idempotent. Raises CommandFailed or Fault.
         """
         with _held(launcher.network) as (descriptor, path):
             (asked,) = with_links(wanted(hot_plug_interfaces.alone(vm, card)), await _links(descriptor))
@@ -279,7 +279,7 @@ class Networks:
 
 
 def own() -> Own:
-    """Return the command that runs each of our plugins, with this process' PATH."""
+    """Return the command that runs any of our plugins, with our ``PYTHONPATH`` and this process' PATH."""
     environment = {"PYTHONPATH": str(Path(handler.__file__).parents[1])}
     if path := os.environ.get("PATH"):
         environment["PATH"] = path

@@ -25,7 +25,7 @@ class TimedOut(Fault):
 
 
 class NotFound(Fault):
-    """The plugin is not on this node."""
+    """The plugin is not on this node, or is not enabled there."""
 
     reason: ClassVar[str] = conditions.PLUGIN_NOT_FOUND
 

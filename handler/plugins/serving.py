@@ -19,7 +19,7 @@ _MOST: Final = 1 << 20
 
 
 class Error(Exception):
-    """An error that the plugin answers."""
+    """An error that a plugin reports in its answer."""
 
     def __init__(self, code: int, message: str, details: str = "") -> None:
         super().__init__(message)

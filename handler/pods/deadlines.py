@@ -26,7 +26,7 @@ CONFIRM_SECONDS: Final = 2.0
 
 
 class Deadlines:
-    """``pods`` returns the uids of the pods with a connected virt-launcher; ``clock`` is CLOCK_BOOTTIME."""
+    """Passes the guardian's file. ``pods`` returns the uids of pods with a connected virt-launcher; ``clock`` is CLOCK_BOOTTIME."""
 
     def __init__(self, file: Path, kubelet: Path, pods: Callable[[], Iterable[str]], clock: Callable[[], float] = elapsed) -> None:
         self._file = file
@@ -45,7 +45,7 @@ class Deadlines:
             await asyncio.sleep(LOOK_SECONDS)
 
     async def look(self) -> None:
-        """Pass the file to the virt-launchers that lack it. One with a deadline that is over is of a guardian that is gone."""
+        """Pass the file to the virt-launchers that lack it, unless its deadline is over: then its guardian is gone."""
         try:
             file = os.open(self._file, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
         except OSError:  # no guardian
@@ -93,5 +93,5 @@ class Deadlines:
 
 
 def file_of(node: str) -> Path:
-    """Return the path of the node's file."""
+    """Return the path of the guardian's deadline file of this node."""
     return Path(deadlines.DIRECTORY, node, deadlines.FILE)

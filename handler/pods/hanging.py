@@ -19,11 +19,11 @@ T = TypeVar("T")
 
 
 class StorageHangs(Exception):
-    """A call has not returned yet."""
+    """A call that touches a pod's mounts has not returned in time; it continues."""
 
 
 class Calls(Generic[T]):
-    """Calls of one kind with their results."""
+    """Runs calls of one kind that may hang, in threads."""
 
     def __init__(self, patience_seconds: float = PATIENCE_SECONDS) -> None:
         self._patience_seconds = patience_seconds

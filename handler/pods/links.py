@@ -34,7 +34,7 @@ Connect = Callable[[str, Callable[[messages.Status], None], TokenBucket], Abstra
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """An object of a loop that holds a link."""
+    """An object of a reconcile loop, which needs a launcher's link."""
 
     loop: str
     request: Request
@@ -72,7 +72,7 @@ class Link:
 
 
 class Links:
-    """All links; ``changed(link)`` is called after changes."""
+    """All links to this node's launchers; ``changed(link)`` is called after changes."""
 
     def __init__(self, connect: Connect, *, changed: Callable[[Link], None], limits: Limits = DEFAULT) -> None:
         self._connect = connect

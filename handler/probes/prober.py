@@ -86,7 +86,10 @@ class Prober:
         self._starting: asyncio.Queue[_Asked] = asyncio.Queue()
 
     def verdict(self, vm: Mapping[str, Any], link: Link, address: str | None) -> Verdict:
-        """Start the machine's missing probes; return the Verdict of both so far. ``address``: empty if it has none, None if unknown."""
+        """Start the machine's missing probes; return the Verdict of its two probes so far.
+
+        ``address`` is the guest's: empty if it has none, None if unknown.
+        """
         found = {field: self._take(vm, link, address, field) for field in _FIELDS}
         readiness, liveness = found[probes.READINESS], found[probes.LIVENESS]
         return Verdict(readiness.verdict, readiness.message, liveness.message if liveness.verdict is False else "")

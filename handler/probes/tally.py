@@ -34,7 +34,7 @@ UNKNOWN: Final = Verdict()
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """The results so far."""
+    """A probe's results so far."""
 
     verdict: bool | None = None
     """None before either threshold was reached."""

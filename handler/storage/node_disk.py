@@ -38,7 +38,7 @@ class Refused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """An image by its machine and the operation that saves it."""
+    """An image of a guest's memory, named by its machine and the operation that saves it."""
 
     namespace: str
     machine: str
@@ -65,7 +65,7 @@ def image_of(vm: Object, image_id: str) -> Image:
 
 @dataclass(frozen=True, slots=True)
 class NodeDisk:
-    """The directory with this node's images; None: the administrator allows none. Methods block."""
+    """The directory with this node's images of guests' memory; None: the administrator allows none. Methods block."""
 
     node: str
     directory: Path | None

@@ -38,7 +38,7 @@ class Disk(Protocol):
 
 
 class Sweep:
-    """Looks for images that no machine needs."""
+    """Deletes images of guests' memory that no machine needs."""
 
     def __init__(
         self,
@@ -54,13 +54,13 @@ class Sweep:
         self._look_seconds = look_seconds
 
     async def run(self) -> None:
-        """Look repeatedly until cancelled."""
+        """Delete images that no machine needs, repeatedly until cancelled."""
         while True:
             await self.look()
             await asyncio.sleep(self._look_seconds)
 
     async def look(self) -> None:
-        """Delete what no machine needs now. Without virt-api's answer, an image stays."""
+        """Delete the images that no machine needs now. Without virt-api's answer, an image stays."""
         try:
             await asyncio.to_thread(self._disk.clear)
             for image in await asyncio.to_thread(self._disk.images):

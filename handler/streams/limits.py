@@ -17,7 +17,7 @@ RETRY_SECONDS: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The flags; 0: no limit."""
+    """virt-handler's flags that limit open streams; 0: no limit."""
 
     max_streams: int = 128
     max_streams_per_machine: int = 8

@@ -41,7 +41,7 @@ class Guard(Protocol):
     """Checks a protocol, and decides what the guest gets."""
 
     def from_client(self, data: bytes) -> bytes:
-        """Return what the guest gets now. Raises Breach."""
+        """Return what the guest gets now that the client sent ``data``. Raises Breach."""
         ...
 
     def from_guest(self, data: bytes) -> bytes:
@@ -109,7 +109,7 @@ async def _until_ended(*copies: Coroutine[None, None, None]) -> Close | None:
 
 
 async def _watch(has_left: HasLeft) -> None:
-    """Wait until the guest left its pod, then raise _Ended: nothing else may end a connection to a pod that is gone."""
+    """Wait until the guest left its pod, then raise _Ended: perhaps nothing else ends a connection to a pod that is gone."""
     while not has_left():  # noqa: ASYNC110 - the informer tells others; a look takes microseconds
         await asyncio.sleep(WATCH_SECONDS)
     raise _Ended(Close(streams.CLOSE_NORMAL, OFF))

@@ -30,7 +30,7 @@ _PLACES: Final[Mapping[str, Mapping[str, str]]] = {
 def files(kind: str, source: Mapping[str, Any], mounted: Mapping[str, bytes], machine: Mapping[str, Any]) -> dict[str, bytes]:
     """Return the files of a cloud-init disk by their paths on it. Raises InvalidSpecification for wrong data.
 
-    ``mounted`` has contents from Secrets by field (``userData``). ``machine`` has arguments of :func:`meta_data`, for a disk without it.
+    ``mounted`` has contents from Secrets by field (``userData``); ``machine``, arguments of :func:`meta_data`, if ``metaData`` is missing.
     """
     found: dict[str, bytes] = {}
     for datum, place in _PLACES[kind].items():

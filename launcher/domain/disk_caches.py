@@ -10,7 +10,7 @@ from apiserver.apis.virt.hardware import disks
 
 
 def shared(specification: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the names of the writable disks that the target opens directly, not as copies."""
+    """Return the names of the writable disks that a migration's target opens directly, not as copies."""
     return tuple(
         str(each["name"])
         for each in disks.defaulted(specification)

@@ -60,7 +60,7 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Properties of an existing origin."""
+    """Properties of the files at a disk's Origin, as found in the pod."""
 
     block: bool = False
     """The claim is a block device; else its path is a directory with ``layout.DISK_IMAGE``, or an image's file."""

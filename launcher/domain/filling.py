@@ -199,7 +199,7 @@ def names_by_target(text: str) -> dict[str, str]:
 
 
 def not_migratable(text: str, copied: Collection[str] = ()) -> str:
-    """Return why a domain with this XML cannot migrate live, or an empty string; ``copied`` disks are not open on both nodes."""
+    """Return why a domain with this XML cannot migrate live; empty if it can, or for invalid XML. A migration copies ``copied`` disks."""
     try:
         disks = [each for each in reading.read(text).disks if each.name not in copied]
         cached = [each for each in disks if each.is_cached and not each.is_read_only]

@@ -95,7 +95,10 @@ def _agent_command(domain: libvirt.virDomain, question: str, seconds: int) -> st
 
 
 class LibvirtHypervisor:
-    """One libvirtd at ``uri``. ``run`` connects and reconnects; without a connection every method raises ``Unavailable``."""
+    """Implements ``port``, which has the rules, on the libvirtd at ``uri``.
+
+    ``run`` connects and reconnects; without a connection, methods raise ``Unavailable``.
+    """
 
     def __init__(
         self,
@@ -163,11 +166,11 @@ class LibvirtHypervisor:
                 threads.shutdown(wait=False, cancel_futures=True)
 
     async def ready(self) -> None:
-        """See ``port``."""
+        """Wait until libvirtd is connected."""
         await self._ready.wait()
 
     async def learn(self, capabilities: str) -> None:
-        """See ``port``."""
+        """Have libvirtd take the emulator's capabilities from the node's cache, if that is up to date."""
         if (emulator := self._emulator) is None:
             return
 
@@ -180,11 +183,11 @@ class LibvirtHypervisor:
         await self._call("ask libvirtd for QEMU's capabilities", learn, None)
 
     def subscribe(self, callback: Callable[[], None]) -> None:
-        """See ``port``."""
+        """Call ``callback`` after each change of a domain or the connection."""
         self._callbacks.append(callback)
 
     async def observe(self, name: str) -> Observation | None:
-        """See ``port``."""
+        """Return the domain's state, or None without a domain."""
 
         def look(connection: libvirt.virConnect) -> Observation | None:
             domain = _lookup(connection, name)
@@ -217,14 +220,14 @@ class LibvirtHypervisor:
             return None
 
     async def describe(self, name: str) -> str:
-        """See ``port``."""
+        """Return the domain's present XML."""
         return await self._call(f"describe domain {name}", lambda connection: str(connection.lookupByName(name).XMLDesc()))
 
     def _cause(self, name: str) -> str:
         return "panicked" if name in self._panicked else "watchdog" if name in self._powered_off else "crashed"
 
     async def create(self, name: str, xml: str, *, validate: bool = False) -> None:
-        """See ``port``."""
+        """Define the domain and start it paused. Raises DomainExists."""
 
         def create(connection: libvirt.virConnect) -> None:
             if _lookup(connection, name) is not None:
@@ -241,7 +244,7 @@ class LibvirtHypervisor:
         await self._call(f"start domain {name}", create)
 
     async def keep_secret(self, uuid: str, value: bytes, usage: Usage = "iscsi") -> None:
-        """See ``port``."""
+        """Store or replace the secret with this UUID."""
 
         def keep(connection: libvirt.virConnect) -> None:
             connection.secretDefineXML(conversion.secret_xml(uuid, usage)).setValue(value)
@@ -249,7 +252,7 @@ class LibvirtHypervisor:
         await self._call(f"keep secret {uuid}", keep)
 
     async def resume(self, name: str) -> None:
-        """See ``port``."""
+        """Start the guest's processors, or wake the guest."""
 
         def resume(connection: libvirt.virConnect) -> None:
             domain = connection.lookupByName(name)
@@ -264,7 +267,7 @@ class LibvirtHypervisor:
         await self._call(f"resume domain {name}", resume)
 
     async def suspend(self, name: str) -> None:
-        """See ``port``."""
+        """Stop the guest's processors."""
 
         def suspend(connection: libvirt.virConnect) -> None:
             domain = connection.lookupByName(name)
@@ -274,7 +277,7 @@ class LibvirtHypervisor:
         await self._call(f"suspend domain {name}", suspend)
 
     async def reset(self, name: str) -> None:
-        """See ``port``."""
+        """Reset the machine at once."""
 
         def reset(connection: libvirt.virConnect) -> None:
             domain = connection.lookupByName(name)
@@ -287,21 +290,21 @@ class LibvirtHypervisor:
         await self._call(f"reset domain {name}", reset)
 
     async def press_power_button(self, name: str, *, agent: bool = False) -> None:
-        """See ``port``."""
+        """Request that the guest powers off."""
         flag = libvirt.VIR_DOMAIN_SHUTDOWN_GUEST_AGENT if agent else libvirt.VIR_DOMAIN_SHUTDOWN_ACPI_POWER_BTN
         if self._test_driver:
             flag = 0
         await self._call(f"shut down domain {name}", lambda connection: connection.lookupByName(name).shutdownFlags(flag))
 
     async def reboot(self, name: str, *, agent: bool = False) -> None:
-        """See ``port``."""
+        """Request that the guest reboots."""
         flag = libvirt.VIR_DOMAIN_REBOOT_GUEST_AGENT if agent else libvirt.VIR_DOMAIN_REBOOT_ACPI_POWER_BTN
         if self._test_driver:
             flag = 0
         await self._call(f"reboot domain {name}", lambda connection: connection.lookupByName(name).reboot(flag))
 
     async def screenshot(self, name: str, limit: int) -> bytes:
-        """See ``port``."""
+        """Return the first screen as PNG, or raise OperationInvalid."""
 
         def take(connection: libvirt.virConnect) -> bytes:
             domain, stream = connection.lookupByName(name), connection.newStream()
@@ -320,11 +323,11 @@ class LibvirtHypervisor:
         return await self._call(f"take a screenshot of domain {name}", take)
 
     async def inject_nmi(self, name: str) -> None:
-        """See ``port``."""
+        """Send a non-maskable interrupt."""
         await self._call(f"send domain {name} an NMI", lambda connection: connection.lookupByName(name).injectNMI())
 
     async def send_keys(self, name: str, codes: Sequence[int], hold_milliseconds: int) -> None:
-        """See ``port``."""
+        """Press keys, by Linux's codes."""
 
         def send(connection: libvirt.virConnect) -> None:
             domain = connection.lookupByName(name)
@@ -333,12 +336,12 @@ class LibvirtHypervisor:
         await self._call(f"send keys to domain {name}", send)
 
     async def limit_disk(self, name: str, target: str, limits: Mapping[str, int]) -> None:
-        """See ``port``."""
+        """Replace a disk's I/O limits."""
         doing, tune = f"limit disk {target} of domain {name}", conversion.io_tune(limits)
         await self._with_guest(doing, name, lambda domain: domain.setBlockIoTune(target, tune, libvirt.VIR_DOMAIN_AFFECT_LIVE))
 
     async def add_vcpus(self, name: str, count: int) -> None:
-        """See ``port``."""
+        """Plug processors until the guest has ``count``."""
 
         def add(domain: libvirt.virDomain) -> None:
             if domain.vcpusFlags(libvirt.VIR_DOMAIN_AFFECT_LIVE) > count:
@@ -348,7 +351,7 @@ class LibvirtHypervisor:
         await self._with_guest(f"add processors to domain {name}", name, add)
 
     async def request_memory(self, name: str, amount: int) -> None:
-        """See ``port``."""
+        """Request that the guest has this many bytes of memory."""
 
         def request(domain: libvirt.virDomain) -> None:
             document = _document(domain)
@@ -357,7 +360,7 @@ class LibvirtHypervisor:
         await self._with_guest(f"request memory for domain {name}", name, request)
 
     async def resize_disk(self, name: str, target: str, size: int) -> None:
-        """See ``port``."""
+        """Report to the guest that its disk has grown."""
 
         def resize(domain: libvirt.virDomain) -> None:
             if domain.blockInfo(target)[0] < size:
@@ -366,7 +369,7 @@ class LibvirtHypervisor:
         await self._with_guest(f"resize disk {target} of domain {name}", name, resize)
 
     async def set_link(self, name: str, mac: str, *, up: bool) -> None:
-        """See ``port``."""
+        """Set an interface's link state."""
 
         def link(domain: libvirt.virDomain) -> None:
             document = _document(domain)
@@ -377,7 +380,7 @@ class LibvirtHypervisor:
         await self._with_guest(f"set the link of domain {name}", name, link)
 
     async def attach_disk(self, name: str, target: str, disk: str, controllers: Sequence[str] = ()) -> None:
-        """See ``port``."""
+        """Attach a disk, unless the domain has ``target``."""
 
         def attach(domain: libvirt.virDomain) -> None:
             document = _document(domain)
@@ -390,12 +393,12 @@ class LibvirtHypervisor:
         await self._with_guest(f"attach disk {target} to domain {name}", name, attach)
 
     async def detach_disk(self, name: str, target: str) -> bool:
-        """See ``port``."""
+        """Ask the guest to release a disk; return whether it has."""
         doing = f"detach disk {target} from domain {name}"
         return await self._with_guest(doing, name, lambda domain: _detached(domain, conversion.disk_of, target))
 
     async def change_medium(self, name: str, target: str, disk: str) -> bool:
-        """See ``port``."""
+        """Change a drive's medium; return False if the guest locks the tray."""
 
         def change(domain: libvirt.virDomain) -> bool:
             document = _document(domain)
@@ -414,7 +417,7 @@ class LibvirtHypervisor:
         return await self._with_guest(f"change the medium of drive {target} of domain {name}", name, change)
 
     async def attach_interface(self, name: str, mac: str, interface: str) -> None:
-        """See ``port``."""
+        """Attach an interface, unless the domain has one with this MAC address."""
 
         def attach(domain: libvirt.virDomain) -> None:
             if conversion.interface_of(_document(domain), mac) is None:
@@ -423,12 +426,12 @@ class LibvirtHypervisor:
         await self._with_guest(f"attach interface {mac} to domain {name}", name, attach)
 
     async def detach_interface(self, name: str, mac: str) -> bool:
-        """See ``port``."""
+        """Ask the guest to release an interface; return whether it has."""
         doing = f"detach interface {mac} from domain {name}"
         return await self._with_guest(doing, name, lambda domain: _detached(domain, conversion.interface_of, mac))
 
     async def destroy(self, name: str) -> None:
-        """See ``port``."""
+        """Power the domain off at once, if it runs."""
 
         def destroy(connection: libvirt.virConnect) -> None:
             domain = _lookup(connection, name)
@@ -442,7 +445,7 @@ class LibvirtHypervisor:
         await self._call(f"destroy domain {name}", destroy)
 
     async def migrate(self, name: str, *, libvirt_uri: str, data_uri: str, terms: Terms = NO_TERMS, disks: Disks = NO_DISKS) -> None:
-        """See ``port``."""
+        """Migrate the domain live; it is then paused at the target."""
 
         def migrate(connection: libvirt.virConnect) -> None:
             domain = connection.lookupByName(name)
@@ -466,12 +469,12 @@ class LibvirtHypervisor:
             raise MigrationFailed(str(error)) from error
 
     async def save(self, name: str, path: str) -> None:
-        """See ``port``."""
+        """Write the domain's memory to a new file, and end the domain."""
         # with VIR_DOMAIN_SAVE_PAUSED, libvirt would leave the domain paused after a failure
         await self._with_guest(f"save domain {name}", name, lambda domain: domain.save(path), seconds=None)
 
     async def restore(self, name: str, path: str, xml: str) -> None:
-        """See ``port``."""
+        """Start the domain, paused, from a file of :meth:`save`."""
 
         def restore(connection: libvirt.virConnect) -> None:
             if _lookup(connection, name) is not None:
@@ -490,14 +493,14 @@ class LibvirtHypervisor:
         await self._call(f"restore domain {name}", restore, seconds=None)
 
     async def abort_job(self, name: str) -> None:
-        """See ``port``."""
+        """Abort the running migration or save, if any."""
         try:
             await self._call(f"abort the job of domain {name}", lambda connection: connection.lookupByName(name).abortJob())
         except (DomainNotFound, OperationInvalid):
             return
 
     async def progress(self, name: str, *, completed: bool = False) -> Progress | None:
-        """See ``port``."""
+        """Return a migration's or save's statistics; None without one."""
         flags = libvirt.VIR_DOMAIN_JOB_STATS_COMPLETED if completed else 0
         try:
             stats: dict[str, Any] = await self._call(
@@ -508,7 +511,7 @@ class LibvirtHypervisor:
         return conversion.progress(stats)
 
     async def statistics(self, name: str) -> Mapping[str, object]:
-        """See ``port``."""
+        """Return libvirt's statistics of an active domain."""
 
         def ask(connection: libvirt.virConnect) -> Mapping[str, object]:
             domain = connection.lookupByName(name)
@@ -522,7 +525,7 @@ class LibvirtHypervisor:
         return await self._call(f"read the statistics of domain {name}", ask)
 
     async def ask_agent(self, name: str, command: str, arguments: Mapping[str, Any] | None = None, seconds: int = AGENT_SECONDS) -> object:
-        """See ``port``."""
+        """Return the guest agent's answer to a command. Raises AgentSilent or AgentRefused."""
         limit = self._agent_call_seconds + max(0, seconds - AGENT_SECONDS)
         doing, connection = f"ask the guest agent of domain {name} for {command}", self._connection
         if connection is None:

@@ -71,16 +71,16 @@ class AgentRefused(OperationInvalid):
 
 
 class MigrationFailed(HypervisorError):
-    """The domain stayed, as far as libvirt can tell."""
+    """A migration failed: as far as libvirt can tell, the domain stays at its source."""
 
 
 class MigrationAborted(MigrationFailed):
-    """The domain stayed because of ``abort_job``."""
+    """``abort_job`` ended a migration; the domain stays at its source."""
 
 
 @dataclass(frozen=True, slots=True)
 class DiskFault:
-    """An error that did not pause the guest."""
+    """A disk's error that did not pause the guest."""
 
     disk: str
     """libvirt's target name (``vda``)."""
@@ -217,7 +217,7 @@ class Progress:
 
 
 class Hypervisor(Protocol):
-    """The port. The module's docstring has its rules."""
+    """What virt-launcher needs of a hypervisor. The module's docstring has rules for all methods."""
 
     @property
     def has_pci_panic(self) -> bool:
@@ -239,9 +239,10 @@ class Hypervisor(Protocol):
         """Return the domain's present XML, without passwords."""
 
     async def create(self, name: str, xml: str, *, validate: bool = False) -> None:
-        """Define the domain and start it paused; rules 2 and 5 say what failures leave.
+        """Define the domain and start it paused. Raises DomainExists.
 
-        ``validate``: check the XML against libvirt's schema first, if that is installed.
+        After Unavailable or OperationTimeout the new domain may exist; after other errors it does not. ``validate``: check the XML
+        against libvirt's schema first, if that is installed.
         """
 
     async def keep_secret(self, uuid: str, value: bytes, usage: Usage = "iscsi") -> None:
@@ -309,10 +310,13 @@ class Hypervisor(Protocol):
         """Power the domain off at once, if it runs."""
 
     async def migrate(self, name: str, *, libvirt_uri: str, data_uri: str, terms: Terms = NO_TERMS, disks: Disks = NO_DISKS) -> None:
-        """Migrate the domain live to the libvirtd at ``libvirt_uri``, the memory through ``data_uri``."""
+        """Migrate the domain live to the libvirtd at ``libvirt_uri``, the memory through ``data_uri``; it is then paused there.
+
+        After an error, :meth:`observe` tells whether it stayed.
+        """
 
     async def save(self, name: str, path: str) -> None:
-        """Write the domain's memory and devices to a new file, and end it."""
+        """Write the domain's memory and devices to a new file, and end the domain."""
 
     async def restore(self, name: str, path: str, xml: str) -> None:
         """Start the domain from a file of ``save``, paused, with this XML."""

@@ -593,7 +593,7 @@ class DiskFault:
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """The complete state."""
+    """The complete state of a pod's guest, as virt-launcher reports it."""
 
     revision: int
     """Increases with each change in a pod's life."""
@@ -651,7 +651,7 @@ class Status:
 
 @dataclass(frozen=True, slots=True)
 class Hello:
-    """The first message of a connection."""
+    """virt-launcher's first message on a connection."""
 
     protocol: int
     launcher_version: str

@@ -81,7 +81,10 @@ class ClaimFilling:
                 self._ports.emit(vm, "Normal", guest_imports.SUCCEEDED, f"disk {str(disk['name'])!r}: its claim has the image")
 
     async def end(self, vm: Object, names: Collection[str] | None = None) -> None:
-        """End the attachment pods that may import, of these disks or of all. Raises StorageHangs or OSError until they have ended."""
+        """Kill the processes of attachment pods that may import, of these disks or of all; the pods' objects stay.
+
+        Raises StorageHangs or OSError until the processes have ended.
+        """
         for disk, pod in hot_plug.importing(vm):
             if names is None or disk["name"] in names:
                 await self._ports.node.end_attachment(pod.uid)

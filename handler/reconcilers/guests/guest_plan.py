@@ -30,7 +30,7 @@ RESUMABLE: Final = frozenset({"user", "starting up", "migrating", "unknown"})
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """Input of the decision."""
+    """The input of :func:`plan`."""
 
     vm: Mapping[str, Any]
     launcher: messages.Status | None

@@ -56,7 +56,10 @@ class Node(Protocol):
         ...
 
     async def unmount_claim(self, pod_uid: str, connection: Connection, disk: Mapping[str, Any]) -> None:
-        """Take a disk's claim or image from the guest's pod, if it does not use it. Raises NotTheDevice, StorageHangs, OSError."""
+        """Take a disk's claim, image and overlay from the guest's pod. Idempotent.
+
+        Raises OSError EBUSY while the guest still uses the disk; also NotTheDevice, StorageHangs or another OSError.
+        """
         ...
 
     async def give_claim(self, attachment_uid: str) -> None:

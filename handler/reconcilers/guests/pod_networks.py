@@ -48,7 +48,7 @@ class _Failing:
 
 
 class PodNetworks:
-    """The networks, by pod uid."""
+    """Sets up the networks of this node's pods."""
 
     def __init__(self, prepare: Prepare, clock: Clock, limits: Limits = DEFAULT) -> None:
         self._prepare = prepare

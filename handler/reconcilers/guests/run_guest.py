@@ -25,7 +25,7 @@ logger = logging.getLogger(__name__)
 
 
 class RunGuest:
-    """The reconciler of machines."""
+    """The reconciler of this node's guests with their machines."""
 
     def __init__(self, ports: Ports) -> None:
         self._ports = ports

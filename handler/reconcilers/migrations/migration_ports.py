@@ -29,10 +29,13 @@ class Outgoing(Protocol):
     """The running relays."""
 
     async def open(self, migration_uid: str, pod_uid: str, destination: Destination) -> None:
-        """Open a migration's relays; return when its sockets exist."""
+        """Open a migration's relays; return when its sockets exist. Raises TimeoutError or ValueError."""
 
     async def release(self, migration_uid: str, pod_uid: str, destination: Destination, *, paused: bool) -> None:
-        """Tell the target's virt-handler to resume the guest, or (``paused``) to take it over paused."""
+        """Tell the target's virt-handler to resume the guest, or (``paused``) to take it over paused.
+
+        Raises OSError, TimeoutError or ValueError.
+        """
 
     def close(self, migration_uid: str) -> None:
         """End a migration's relays."""

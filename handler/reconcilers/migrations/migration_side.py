@@ -22,7 +22,7 @@ Action = TypeVar("Action")
 
 
 class Side(ABC, Generic[Action]):
-    """Base of both reconcilers; ``Action`` is the type of their plans' actions."""
+    """Base of the reconcilers of a migration's source and target; ``Action`` is the type of their plans' actions."""
 
     def __init__(self, ports: Ports) -> None:
         self._ports = ports

@@ -132,7 +132,7 @@ class Agent:
 
     @property
     def is_ready(self) -> bool:
-        """Return whether an agent is connected, and its guest runs and is not shutting down."""
+        """Return whether an agent is connected, and its guest runs, is not shutting down, and has no frozen file systems."""
         return not agent_questions.why_unavailable(self._domain, stopping=self._stopping(), frozen=self._frozen())
 
     async def do(self, command: str, arguments: Mapping[str, Any], *, seconds: int = AGENT_SECONDS, anyway: bool = False) -> object:

@@ -38,7 +38,7 @@ def agent(value: object) -> Object:
 
 
 def operating_system(value: object) -> Object:
-    """Return the fields of the guest's operating system."""
+    """Return the fields of the guest's operating system in the agent's answer; missing ones are None."""
     words = {
         "id": "id",
         "name": "name",
@@ -54,12 +54,12 @@ def operating_system(value: object) -> Object:
 
 
 def hostname(value: object) -> object:
-    """Return the guest's host name."""
+    """Return the guest's host name in the agent's answer; None if missing."""
     return members(value).get("host-name")
 
 
 def timezone(value: object) -> Object:
-    """Return name and offset of the guest's time zone."""
+    """Return name and offset of the guest's time zone in the agent's answer."""
     found = members(value)
     return {"name": found.get("zone"), "offsetSeconds": found.get("offset")}
 

@@ -15,7 +15,7 @@ from launcher.main.decisions import agent_answers
 
 
 class Turn(Enum):
-    """Purpose of an agent's turn."""
+    """What to do when the next questions to a guest agent are due."""
 
     MISS = "say that no agent is connected"
     ASK = "ask for what the status tells"
@@ -49,7 +49,7 @@ def why_unavailable(domain: Observation | None, *, stopping: bool, frozen: bool 
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """Answers of a round so far."""
+    """A guest agent's answers to one series of questions so far."""
 
     found: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     problems: Mapping[str, str] = dataclasses.field(default_factory=dict)

@@ -85,7 +85,10 @@ def full_since(before: Mapping[str, float], faults: Mapping[str, DiskFault], fre
 def faults_to_tell(
     faults: Mapping[str, DiskFault], full: Mapping[str, float], free_bytes: FreeBytes, now: float
 ) -> tuple[messages.DiskFault, ...]:
-    """Return the disk errors to report: recent, or of a full disk; sorted by disk. ``now`` is a time of the errors' clock."""
+    """Return the disk errors to report, sorted by disk: recent ones, and those of disks that are known to have no free space now.
+
+    ``full`` is the result of ``full_since``, ``now`` a time of the errors' clock.
+    """
     found = []
     for name, fault in sorted(faults.items()):
         has_none = free_bytes.get(name, ENOUGH_BYTES) < ENOUGH_BYTES
@@ -123,7 +126,7 @@ def failing(seen: Observation, by_target: Mapping[str, str]) -> Failing:
 
 @dataclass(frozen=True, slots=True)
 class Tracked:
-    """State between two checks."""
+    """What one check of the failing disks hands to the next."""
 
     tries: Tries = Tries()
     full: Mapping[str, float] = dataclasses.field(default_factory=dict)

@@ -20,7 +20,7 @@ _EXTERNAL_DATA: Final = 1 << 2
 
 
 class DiskUnusable(Exception):
-    """The message names the disk and the reason."""
+    """A disk cannot be used; the message names it, and the reason."""
 
 
 class NotReady(DiskUnusable):

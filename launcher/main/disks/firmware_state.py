@@ -28,7 +28,7 @@ MAX_TPM_BYTES: Final = 1 << 20
 
 
 class StateUnusable(Exception):
-    """The message says why."""
+    """Files of UEFI or TPM cannot be used; the message says why."""
 
 
 async def prepare(

@@ -19,7 +19,7 @@ _TRIES: Final = 5
 
 
 class Unreadable(Exception):
-    """The message says why, without content."""
+    """A mounted Secret or ConfigMap cannot be read; the message says why, without content."""
 
 
 def read(directory: Path, *, limit: int = cloud_init.MAX_VALUES, count: int = cloud_init.MAX_FILES) -> dict[str, bytes]:

@@ -14,7 +14,7 @@ ENVIRONMENT: Final = {"PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8"}
 
 
 class CannotOpen(Exception):
-    """QEMU's message on one line, without the command and options that QEMU repeats."""
+    """QEMU cannot open a disk; the message is QEMU's on one line, without the command and options that it repeats."""
 
 
 async def info(children: Children, source: Mapping[str, Any], objects: Sequence[str], seconds: float) -> None:

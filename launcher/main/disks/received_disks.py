@@ -24,7 +24,7 @@ class _Refused(Exception):
 
 
 class ReceivedDisks:
-    """Takes the disks while the domain is awaited, one connection at a time."""
+    """Takes the source's made disks while the migrating domain is awaited, one connection at a time."""
 
     def __init__(self, names: Sequence[str], is_awaited: Callable[[], bool]) -> None:
         self._names = names

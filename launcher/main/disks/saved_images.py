@@ -35,7 +35,7 @@ SPARE_BYTES: Final = 128 << 20
 
 
 class ImageUnusable(Exception):
-    """The message says why."""
+    """An image of a guest's memory cannot be made or used; the message says why."""
 
 
 class ImageUsed(ImageUnusable):
@@ -44,7 +44,7 @@ class ImageUsed(ImageUnusable):
 
 @dataclass(frozen=True, slots=True)
 class Sealed:
-    """A complete image."""
+    """A complete image of a guest's memory."""
 
     digest: str
     size_bytes: int
@@ -87,7 +87,7 @@ def make_room(uid: str, needed_bytes: int, root: Path, statvfs: Callable[[Path],
 
 
 def delete_others(uid: str, root: Path, keep: str = "") -> None:
-    """Delete the machine's files except for the image ``keep``, its mark of use and its disks. Raises ImageUnusable or OSError."""
+    """Delete the machine's images below ``root``, except for ``keep``, its mark of use and its disks. Raises ImageUnusable or OSError."""
     if not root.is_dir():
         return
     directory = _directory(uid, root)

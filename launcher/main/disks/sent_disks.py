@@ -18,7 +18,7 @@ class NotSent(MigrationFailed):
 
 
 async def send(names: Sequence[str]) -> None:
-    """Send these disks and wait until the target has them, or raise NotSent."""
+    """Send these made disks to a migration's target and wait until it has them, or raise NotSent."""
     try:
         contents = [await asyncio.to_thread(made_disks.read, each) for each in names]
     except OSError as error:

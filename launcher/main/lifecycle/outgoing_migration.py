@@ -47,7 +47,7 @@ MEMORY_ENDS: Final = (
 
 
 class Finding(Enum):
-    """What a look at the domain found after the call."""
+    """What a look at the domain found after libvirt's call to migrate it."""
 
     LEFT = "QEMU has ended, the domain is on the target"
     STAYED = "the domain continues, or has ended, here"

@@ -22,7 +22,7 @@ class Signals:
         self._agent = agent
 
     async def reboot(self) -> None:
-        """Request a reboot from the guest agent, else by the power button.
+        """Request a reboot from the guest agent, else by the power button. Raises RequestRefused.
 
         If the agent began the reboot without an answer, the power button does no harm: libvirt resets the machine either way.
         """

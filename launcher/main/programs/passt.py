@@ -38,7 +38,7 @@ _ENVIRONMENT: Final = {"PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8"}
 
 
 class NetworkUnusable(Exception):
-    """The message names the interface and says why."""
+    """passt cannot serve an interface; the message names it and says why."""
 
 
 class Passt:

@@ -32,9 +32,9 @@ Available = Callable[[], int | None]
 
 
 def available(mount: Path = Path("/sys/fs/cgroup"), own: Path = Path("/proc/self/cgroup")) -> int | None:
-    """Return the bytes left before the kernel kills a process of this container; None if unknown.
+    """Return the bytes left before the kernel kills a process of this container; None if unknown or without a limit.
 
-    Page cache counts as free. Without a limit for the container, the node has enough memory.
+    Page cache counts as free.
     """
     try:
         paths = _paths(own.read_text())

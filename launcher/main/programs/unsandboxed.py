@@ -49,7 +49,10 @@ def instructions() -> list[tuple[int, int, int, int]]:
 
 
 def pretend() -> None:
-    """Install the seccomp filter for this process and its program. Raises OSError, also on another architecture."""
+    """Have the system calls ``PRETENDED`` of this process and its program do nothing and report success.
+
+    Raises OSError, also on another architecture.
+    """
     if os.uname().machine != MACHINE:
         raise OSError(f"{os.uname().machine} is not supported, only {MACHINE}")
     packed = b"".join(struct.pack("HBBI", *each) for each in instructions())

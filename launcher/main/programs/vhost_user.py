@@ -19,7 +19,7 @@ Device = TypeVar("Device")
 
 @dataclass(eq=False, slots=True)
 class Backend(Generic[Device]):
-    """A running backend, and its output's end."""
+    """A process that serves a vhost-user device, and the end of its output."""
 
     device: Device
     pid: int
@@ -36,7 +36,7 @@ class Backend(Generic[Device]):
 
 
 def start(children: Children, device: Device, command: Sequence[str], environment: Mapping[str, str]) -> Backend[Device]:
-    """Start a device's backend. Raises OSError."""
+    """Start the process ``command``, which serves ``device``. Raises OSError."""
     reader, writer = os.pipe2(os.O_CLOEXEC)
     with descriptors.on_error(partial(os.close, reader)), descriptors.closing(writer):
         pid, exited = children.start(command, environment, output=writer)

@@ -38,7 +38,7 @@ _EVERYBODY: Final = (1 << 32) - 1
 
 
 class FilesystemUnusable(Exception):
-    """The message names the file system and says why."""
+    """A file system cannot be served; the message names it and says why."""
 
 
 class Filesystems:

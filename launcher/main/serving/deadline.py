@@ -37,7 +37,7 @@ def end_pod() -> NoReturn:
 
 
 class Deadline:
-    """The second killer. ``giver``: the user who may pass the descriptor, which is root of virt-handler."""
+    """Ends the pod after the guardian's deadline. ``giver``: the user who may pass the file's descriptor: virt-handler's root."""
 
     def __init__(self, path: Path, end: Callable[[], None] = end_pod, clock: Callable[[], float] = elapsed, giver: int = 0) -> None:
         self._path = path
@@ -67,7 +67,7 @@ class Deadline:
         self._stopped.set()
 
     def receive(self, link: socket.socket) -> None:
-        """Take the descriptor that a connection passes, if it is of the giver."""
+        """Take the descriptor that a connection passes, and confirm it; ignore other users than the giver."""
         _, user, _ = _UCRED.unpack(link.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size))
         if user != self._giver:
             return
@@ -79,7 +79,7 @@ class Deadline:
             link.sendall(deadlines.CONFIRMED)
 
     def look(self) -> None:
-        """End the pod if the deadline was over at the last looks."""
+        """End the pod if the deadline was over at the last ``LOOKS`` looks."""
         self._late = self._late + 1 if self._is_over() else 0
         if self._late >= LOOKS:
             self._end()
