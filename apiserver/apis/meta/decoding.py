@@ -63,7 +63,7 @@ def read(model: type[BaseModel], obj: dict[str, Any]) -> tuple[tuple[str, ...], 
 def prune(model: type[BaseModel], obj: dict[str, Any]) -> None:
     """Remove the parts of ``obj`` that the model refuses, in place, so that the rest can be validated.
 
-    A refused object in a list becomes empty, so that the others keep their positions; a list with a refused scalar becomes empty. Required
+    A refused object in a list becomes empty, so that the others keep their positions; a list with a refused scalar is removed. Required
     fields may be missing afterwards.
 
     Raises:

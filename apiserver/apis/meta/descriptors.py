@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def closing(descriptor: int) -> Iterator[int]:
-    """Yield a descriptor, and close it."""
+    """Yield a descriptor; close it at the end of the ``with`` block."""
     try:
         yield descriptor
     finally:
@@ -29,7 +29,7 @@ def on_error(*undo: Callable[[], object]) -> Iterator[None]:
 
 @contextmanager
 def in_memory(content: bytes) -> Iterator[int]:
-    """Yield the descriptor of a file in memory with this content, at its start; close it afterwards."""
+    """Yield the descriptor of a file in memory with this content, at its start; close it like :func:`closing`."""
     with closing(os.memfd_create("content")) as descriptor:
         with os.fdopen(descriptor, "wb", closefd=False) as file:
             file.write(content)

@@ -27,7 +27,7 @@ MAX_UNTRUSTED_RETRY_SECONDS: Final = 60
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """One cause: ``reason`` for programs, ``message`` for users, ``field`` as a path like ``spec.replicas``."""
+    """One cause of an API error: ``reason`` for programs, ``message`` for users, ``field`` as a path like ``spec.replicas``."""
 
     reason: str
     message: str
@@ -60,7 +60,7 @@ class Details:
 
 @dataclass(eq=False)
 class StatusError(Exception):
-    """An error with its ``Status`` object."""
+    """An error of the API, which :meth:`to_json` returns as a ``Status``."""
 
     message: str
     details: Details = field(default_factory=Details)

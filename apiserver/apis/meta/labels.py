@@ -33,7 +33,7 @@ class Operator(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Requirement:
-    """One term."""
+    """One term of a label selector."""
 
     key: str
     operator: Operator

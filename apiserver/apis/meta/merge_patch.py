@@ -8,7 +8,7 @@ from typing import Any
 def apply(document: Any, patch: Any) -> Any:  # noqa: ANN401 - any JSON value
     """Return the patched ``document``, which may share parts with the unchanged arguments.
 
-    As in Go's library, new objects in lists lose their nulls, but a value that replaces a non-object keeps them.
+    As in Go's library, objects in a new list lose their null members, unless the list replaces an object.
     """
     if not isinstance(patch, dict):
         return patch

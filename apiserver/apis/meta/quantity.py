@@ -27,7 +27,7 @@ FORMAT_RULE: Final = "quantities must match the regular expression '^([+-]?[0-9.
 
 
 class Format(Enum):
-    """The written format, which is kept when writing."""
+    """A quantity's notation, which is kept when writing."""
 
     DECIMAL_SI = "DecimalSI"
     BINARY_SI = "BinarySI"

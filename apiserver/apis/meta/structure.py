@@ -56,7 +56,7 @@ def boolean(value: Json) -> Faults:
 
 
 def integer(bits: int) -> Check:
-    """Return a check that a value is an integer of ``bits`` bits."""
+    """Return a check that a value is a signed integer of ``bits`` bits."""
     limit = 1 << (bits - 1)
 
     def check(value: Json) -> Faults:

@@ -34,7 +34,7 @@ MAX_PROMISE: Final = 200_000
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """The protocol's times, in seconds."""
+    """The guardian protocol's times, in seconds."""
 
     renew: float = 4.0
     """R: between renewals."""

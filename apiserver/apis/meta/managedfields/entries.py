@@ -48,7 +48,7 @@ class Owner(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """Fields of one owner."""
+    """One owner's fields, with the version and time of an entry of ``managedFields``."""
 
     api_version: str
     fields: Fields
@@ -60,7 +60,7 @@ Managed = dict[Owner, Entry]
 
 
 class Reader:
-    """Reads entries of one kind; ``schemas`` are its types by ``apiVersion``. It caches sets by their bytes."""
+    """Reads ``managedFields`` of one kind's objects; ``schemas`` are its types by ``apiVersion``. It caches sets by their bytes."""
 
     def __init__(self, schemas: Mapping[str, Atom]) -> None:
         self._schemas = schemas

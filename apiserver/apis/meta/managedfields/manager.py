@@ -92,7 +92,7 @@ class FieldManager:
 
         Raises:
             BadRequest: another version or kind, or ``managedFields`` in ``applied``.
-            Invalid: it does not fit the schema; lists all nulls, unknown fields and wrong types.
+            Invalid: it does not fit the schema.
             Conflict: it changes fields of other owners without force.
             InternalError: the stored ``managedFields`` are invalid.
         """

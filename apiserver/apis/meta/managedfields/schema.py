@@ -125,7 +125,7 @@ _NO_VALUE: Final[dict[type, str]] = {
 
 
 class Atom:
-    """A type: allows each of ``map``, ``scalar`` and ``list`` that is set."""
+    """The type of a value, which may be each of ``map``, ``scalar`` and ``list`` that is set."""
 
     __slots__ = ("accepted", "exact", "is_scalar", "list", "map", "scalar", "single")
 

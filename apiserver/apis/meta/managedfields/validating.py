@@ -13,10 +13,11 @@ Problem = tuple[str, str]
 
 
 def validate(atom: Atom, value: Any, *, duplicates: bool = False) -> None:  # noqa: ANN401 - any JSON value
-    """Check a value against its type; ``duplicates``: sets and keyed lists may have duplicate items.
+    """Check a value against its type; null fits. ``duplicates``: sets and keyed lists may have duplicate items.
 
     Raises:
-        Mismatch: with every problem, sorted by path.
+        Mismatch: with the problems, sorted by path. After an undeclared field or an item without a valid key, the rest of that map or list
+            is not checked.
     """
     if problems := list(_validate(atom, value, duplicates=duplicates)):
         raise Mismatch(text_of(problems), problems=problems)

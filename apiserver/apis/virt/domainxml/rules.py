@@ -57,7 +57,7 @@ def io_thread_count(root: Node) -> int:
 
 
 def firmware(root: Node) -> str:
-    """Return ``bios``, ``efi``, or ``secure`` (with Secure Boot)."""
+    """Return the kind of firmware in the XML: ``bios``, ``efi``, or ``secure`` (with Secure Boot)."""
     loader = root.find("os", "loader")
     if loader is None:
         return "bios"

@@ -179,7 +179,7 @@ def copies_writes(disk: Mapping[str, Any]) -> bool:
 
 
 def endpoints(disk: Mapping[str, Any]) -> tuple[tuple[str, int], ...]:
-    """Return (host, port) of each server of a network disk; empty for other or invalid disks. One server is enough to reach the disk."""
+    """Return (host, port) of each server of a valid network disk; empty for other disks. One server is enough to reach the disk."""
     kind = kind_of(disk)
     return () if kind is None else kind.endpoints(disk.get("source") or {})
 
@@ -190,7 +190,7 @@ def login_secret(disk: Mapping[str, Any]) -> str:
 
 
 def login_keys(disk: Mapping[str, Any]) -> Mapping[str, str]:
-    """Return a mapping from keys of a disk's Secret to names of QEMU's login files; empty without a login."""
+    """Return a mapping from keys of a disk's Secret to names of QEMU's login files; empty if its type has no login."""
     kind = kind_of(disk)
     return {} if kind is None else kind.login_keys
 

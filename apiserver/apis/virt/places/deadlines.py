@@ -34,7 +34,7 @@ def encode(until: float | None, boot: str) -> bytes:
 
 
 def decode(content: bytes) -> tuple[float | None, str] | None:
-    """Return deadline and boot ID; None if the content is invalid."""
+    """Return the deadline (None: guests need not end) and boot ID; None if the content is invalid."""
     if len(content) != SIZE:
         return None
     nanoseconds, boot = _FORM.unpack(content)

@@ -106,12 +106,12 @@ def node_lease_namespace(namespace: str) -> str:
 
 
 def target_pod_name(vm_name: str, migration_uid: str) -> str:
-    """Return the fixed name of the target pod of a migration attempt."""
+    """Return the fixed name of a migration attempt's target pod; ``migration_uid`` is the attempt's own."""
     return f"virt-launcher-{vm_name}-{_suffix(migration_uid, 'target')}"
 
 
 def attachment_pod_name(vm_name: str, pod_uid: str, disk: str, claim: str) -> str:
-    """Return the fixed name of a disk's attachment pod for the guest in pod ``pod_uid``."""
+    """Return the fixed name of a disk's attachment pod for the guest in pod ``pod_uid``; ``claim``: result of ``hot_plug.content_of``."""
     return f"{_attachments(vm_name)}{_suffix(pod_uid, disk, claim)}"
 
 

@@ -44,7 +44,7 @@ NEEDS_RESTART: Final = "VolumeModeBlock"
 
 
 class AttachmentPod(NamedTuple):
-    """The pod that has a disk's claim."""
+    """The pod that mounts a hot-plugged disk's claim or image for the guest."""
 
     name: str
     uid: str
@@ -187,7 +187,7 @@ def pod_of(vm: Object, disk: Mapping[str, Any]) -> AttachmentPod | None:
 
 
 def attached(vm: Object) -> tuple[tuple[Object, AttachmentPod], ...]:
-    """Return pairs of disk and attachment pod for the disks of the running form, whatever the spec has become, also XML."""
+    """Return pairs of disk and attachment pod for the running form's disks that have one, whatever the spec has become."""
     runs = running.spec_of(vm)
     of_guest = () if runs.get("domainXML") else disks.defaulted(runs.get("domain") or {})
     found = ((each, pod_of(vm, each)) for each in of_guest)

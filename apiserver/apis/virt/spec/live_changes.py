@@ -61,7 +61,7 @@ SETTINGS: Final[Mapping[What, Setting]] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A setting of a device that changes."""
+    """A setting, of a device, the processors or the memory, that changes in a running guest."""
 
     what: What
     name: str = ""

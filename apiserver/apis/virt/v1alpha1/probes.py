@@ -57,7 +57,7 @@ class TCPSocketAction(Model):
 
 
 class GuestAgentPing(Model):
-    """The QEMU guest agent's answer to guest-ping."""
+    """A probe that succeeds if the QEMU guest agent answers guest-ping."""
 
 
 class Probe(Model):

@@ -45,7 +45,7 @@ def timestamps(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[Field
 
 
 def moment(path: Path, text: object, now: datetime) -> Iterator[FieldError]:
-    """Yield an error for a time more than ``MAX_SKEW`` off: it would skip or extend the back-off."""
+    """Yield an error for a time more than ``MAX_SKEW`` from ``now``: it would skip or extend the back-off."""
     if text and abs(times.parse(str(text)) - now) > MAX_SKEW:
         minutes = int(MAX_SKEW.total_seconds() // 60)
         yield forbidden(path, f"must be within {minutes} minutes of virt-api's clock, which says {times.to_rfc3339(now)}")
