@@ -31,11 +31,12 @@ from controller.reconcilers.migrations import migration_turns
 from controller.reconcilers.migrations.reconciler import Migrations
 from controller.reconcilers.nodes import node_reports
 from controller.reconcilers.nodes.node_reports import NodeReports
+from controller.reconcilers.non_operational.reconciler import NonOperationalNodes
 from controller.reconcilers.pods import ownership
 from controller.reconcilers.pods.absences import Absences
 from controller.reconcilers.replica_sets import claims, membership
 from controller.reconcilers.replica_sets.reconciler import ReplicaSets
-from controller.reconcilers.settings import FenceAgent, MigrationLimits, Settings
+from controller.reconcilers.settings import FenceAgent, MigrationLimits, Settings, TaintEffect
 from controller.reconcilers.upgrades import workload_updates
 from controller.reconcilers.virtual_machines import validation
 from controller.reconcilers.virtual_machines.gathering import Gathering
@@ -141,6 +142,7 @@ class Material:
     reports: NodeReports
     targets: Absences
     fence_agent: FenceAgent | None = None
+    taint: TaintEffect | None = None
 
 
 class Subscriber(Reconciler, Protocol):
@@ -208,6 +210,11 @@ def _fencing(given: Material) -> Subscriber:
         delay=settings.delay_seconds,
         elapsed=given.elapsed,
     )
+
+
+def _non_operational(given: Material) -> Subscriber:
+    assert given.taint is not None  # noqa: S101 - else the loop does not run
+    return NonOperationalNodes(given.client, given.clock, given.informers, given.reports, given.taint, given.elapsed)
 
 
 def _right(resource: Resource, verbs: str, subresource: str = "") -> Right:
@@ -282,6 +289,14 @@ FENCING: Final = Loop(
     rights=(_right(NODES, "get update"), Right(LEASES.group, LEASES.plural, "get", scope="node leases")),
 )
 """Runs only if the chart's value ``fencing.agent`` names a fence agent."""
+
+NON_OPERATIONAL: Final = Loop(
+    "nonoperationalnodes",
+    _non_operational,
+    informers=("nodes", "leases", "guardians", "vms"),
+    rights=(_right(NODES, "get update"), _right(NODES, "patch", "status")),
+)
+"""Runs only if the chart's value ``nonOperationalNodes.taint`` has an effect."""
 
 EVICTING: Final = _right(PODS, "create", "eviction")
 """For ``workloadupdates``, if the chart's value ``workloadUpdate.strategy`` is ``Evict``."""

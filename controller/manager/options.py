@@ -18,7 +18,7 @@ from apiserver.apis.virt.lifecycle.migration_policies import Defaults
 from certs.reloading import Files
 from certs.renewal import Policy
 from controller.evictions.eviction_plan import Limits
-from controller.reconcilers.settings import FenceAgent, MigrationLimits, Settings, UpdateStrategy, WorkloadUpdate
+from controller.reconcilers.settings import FenceAgent, MigrationLimits, Settings, TaintEffect, UpdateStrategy, WorkloadUpdate
 
 MAX_CALL_SECONDS: Final = 100.0
 """Less than a pass may take (``RECONCILE_SECONDS``)."""
@@ -46,6 +46,8 @@ class Options:
     migrations: MigrationLimits
     fence_agent: FenceAgent | None = None
     seals: bool = False
+    taint: TaintEffect | None = None
+    """Of non-operational nodes; None: they get neither taint nor condition."""
 
 
 def parse(arguments: Sequence[str] | None = None) -> Options:
@@ -67,6 +69,7 @@ def parse(arguments: Sequence[str] | None = None) -> Options:
         _updates,
         _fencing,
         _guardians,
+        _taints,
     ):
         add(parser)
     given = parser.parse_args(arguments)
@@ -107,6 +110,7 @@ def parse(arguments: Sequence[str] | None = None) -> Options:
         ),
         fence_agent=_fence_agent(given),
         seals=given.seal_guardians,
+        taint=given.taint_non_operational_nodes,
     )
 
 
@@ -319,6 +323,14 @@ def _guardians(parser: argparse.ArgumentParser) -> None:
         "--seal-guardians",
         action="store_true",
         help="restart machines of a lost node elsewhere once its guardian must have ended their guests",
+    )
+
+
+def _taints(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--taint-non-operational-nodes",
+        choices=get_args(TaintEffect),
+        help="effect of the taint, besides a condition, of nodes where guests do not start; default: neither",
     )
 
 

@@ -34,7 +34,7 @@ from controller.evictions import admission
 from controller.evictions.admission import Evictions
 from controller.evictions.path_secret import PathSecret
 from controller.evictions.webhook import PREFIX, EvictionWebhook, SecretRotation
-from controller.manager.loops import FENCING, LOOPS, SOURCES, Loop, Material, controller
+from controller.manager.loops import FENCING, LOOPS, NON_OPERATIONAL, SOURCES, Loop, Material, controller
 from controller.manager.metrics import Metrics
 from controller.manager.namespace_labels import NamespaceLabels
 from controller.manager.options import Options
@@ -122,8 +122,10 @@ class Machines:
             reports=NodeReports(client, informers.nodes, informers.leases, lease_namespace, environment.elapsed, informers.guardians),
             targets=Absences(environment.elapsed),
             fence_agent=options.fence_agent,
+            taint=options.taint,
         )
-        loops = LOOPS if options.fence_agent is None else (*LOOPS, FENCING)
+        optional = ((FENCING, options.fence_agent), (NON_OPERATIONAL, options.taint))
+        loops = (*LOOPS, *(loop for loop, setting in optional if setting is not None))
         self._loops = {each: controller(each, material, workers=options.workers, observer=metrics.loops) for each in loops}
         for loop in self._loops.values():
             metrics.watch_queue(loop)

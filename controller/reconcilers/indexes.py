@@ -118,9 +118,14 @@ class Informers:
         """Return the machines that were lost with their nodes, even if they restarted."""
         return self.vms.by_index(BY_LOSS, LOST)
 
+    def suspects(self, now: datetime) -> frozenset[str]:
+        """Return the nodes with a failed start that counts."""
+        machines = self.vms.by_index(BY_FAILED_START, FAILED)
+        return frozenset(node for vm in machines for node in failed_starts.nodes_of_failures(vm, now))
+
     def non_operational(self, now: datetime) -> dict[str, failed_starts.Verdict]:
         """Return a verdict by each node that new starts should avoid, because starts failed there."""
-        suspects = {node for vm in self.vms.by_index(BY_FAILED_START, FAILED) for node in failed_starts.nodes_of_failures(vm, now)}
+        suspects = self.suspects(now)
         if not suspects:
             return {}
         nodes = {name_of(each): each for each in self.nodes.list()}

@@ -10,6 +10,7 @@ from apiserver.apis.virt.lifecycle import evictions
 from apiserver.apis.virt.lifecycle.migration_policies import Defaults
 
 UpdateStrategy: TypeAlias = Literal["LiveMigrate", "Evict", "None"]
+TaintEffect: TypeAlias = Literal["PreferNoSchedule", "NoSchedule"]
 Acceleration: TypeAlias = Literal["auto", "kvm", "emulation"]
 
 FIELD_MANAGER: Final = "virt-controller"

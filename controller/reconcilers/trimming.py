@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Final
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
 
 from apiserver.apis.meta.objects import Object, annotations_of, condition, controller_of, dig, without_managed_fields
 from apiserver.apis.virt import guards, structure
@@ -21,6 +21,7 @@ _OF_POD_STATUS: Final = ("message", "phase", "podIP", "reason")
 _OF_CONDITION: Final = ("type", "status", "reason", "message", "lastTransitionTime")
 _OF_LIMITS: Final = ("memory", names.KVM_RESOURCE)
 _OF_OWNER: Final = ("apiVersion", "kind", "name", "uid", "controller")
+_OF_TAINTS: Final = (node_states.OFF_TAINT, node_states.NON_OPERATIONAL_TAINT)
 _OF_CONDITION_TYPES: Final = (names.GUEST_RUNNING_GATE, "Ready")
 MAX_CONDITIONS: Final = 16
 MAX_TEXT: Final = 4096
@@ -141,7 +142,7 @@ def _trim_container_status(status: Object) -> Object:
     return {**_cut(status, ("name",), MAX_NAME), "state": state, **actual}
 
 
-def _cut(obj: Object, fields: Iterable[str], limit: int) -> Object:
+def _cut(obj: Mapping[str, Any], fields: Iterable[str], limit: int) -> Object:
     return {key: value[:limit] if isinstance(value := obj[key], str) else value for key in fields if key in obj}
 
 
@@ -162,14 +163,15 @@ def _trim_node_annotations(node: Object) -> Object:
 
 def _trim_node_spec(node: Object) -> Object:
     cordoned: Object = {"unschedulable": True} if dig(node, "spec", "unschedulable") else {}
-    taints = [each for each in node_states.taints_of(node) if each.get("key") == node_states.OFF_TAINT or node_states.is_emptying(each)]
+    taints = [each for each in node_states.taints_of(node) if each.get("key") in _OF_TAINTS or node_states.is_emptying(each)]
     return {**cordoned, **({"taints": [{"key": each["key"], "effect": each["effect"]} for each in taints]} if taints else {})}
 
 
 def trim_node(node: Object) -> Object:
     """Return the relevant fields of a node. Heartbeats change only its resourceVersion."""
-    kept = ("name", "uid", "resourceVersion")
-    ready = condition(dig(node, "status", "conditions"), "Ready") or {}
+    kept = ("name", "uid", "resourceVersion", "creationTimestamp")
+    found = dig(node, "status", "conditions")
+    ready, avoided = condition(found, "Ready") or {}, condition(found, node_states.NON_OPERATIONAL_CONDITION)
     return {
         "metadata": {
             **{key: value for key, value in (node.get("metadata") or {}).items() if key in kept},
@@ -178,7 +180,10 @@ def trim_node(node: Object) -> Object:
         },
         "spec": _trim_node_spec(node),
         "status": {
-            "conditions": [{"type": "Ready", "status": ready.get("status", "Unknown")}],
+            "conditions": [
+                {"type": "Ready", "status": ready.get("status", "Unknown")},
+                *([] if avoided is None else [_cut(avoided, _OF_CONDITION, MAX_TEXT)]),
+            ],
             **{each: {names.KVM_RESOURCE: dig(node, "status", each, names.KVM_RESOURCE) or "0"} for each in ("allocatable", "capacity")},
         },
     }

@@ -97,6 +97,7 @@ MODULES: Final = (
         "controller/evictions/test_eviction_plan.py",
         "controller/evictions/test_waiting.py",
     ),
+    _module("controller/reconcilers/non_operational/marking_plan.py", "controller/reconcilers/non_operational/test_marking_plan.py"),
     _module("importer/addresses.py", "importer/test_addresses.py"),
     _module("controller/reconcilers/virtual_machines/endings.py", "controller/reconcilers/virtual_machines/test_endings.py"),
     _module("controller/reconcilers/precedence.py", "controller/reconcilers/test_precedence.py"),

@@ -16,14 +16,20 @@ from apiserver.apis.virt.spec import service_accounts
 from controller.reconcilers.certificates.consumers import ETCD_BUNDLE_ANNOTATION
 from controller.reconcilers.launcher_pods.launcher_pod import launcher_pod, target_pod
 from controller.reconcilers.launcher_pods.scheduling import Placement
+from controller.reconcilers.non_operational import marking_plan
 from controller.reconcilers.pods import leftovers
 from tests.reference_server import environment
 from tests.reference_server.certificates import ADMIN, HOST
 from tests.reference_server.environment import Environment
-from tests.unit.charts import forbidden_pods, test_etcd_policy
+from tests.unit.charts import forbidden_pods, test_etcd_policy, test_fencing_policy
 from tests.unit.charts.forbidden_pods import ACCOUNT, CREATIONS, DELETIONS, OURS, POLICY, SETTINGS, Pod, changed
+from tests.unit.charts.test_fencing_policy import REFUSED
+from tests.unit.charts.test_fencing_policy import changed as changed_node
+from tests.unit.charts.test_kubevirt import objects
+from tests.unit.charts.test_non_operational_policy import BOTH, OF_STATUS, ROLE, ready
 from tests.unit.controller.reconcilers.builders import UID, a_migration
 from tests.unit.controller.reconcilers.launcher_pods.test_launcher_pod import CLAIMS, MOVE, TINY, TOKEN
+from tests.unit.controller.reconcilers.non_operational.test_marking_plan import AVOIDED, NOW, TRIED
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -36,6 +42,7 @@ PATHS = {
     "ValidatingAdmissionPolicyBinding": "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings",
 }
 PODS = "/api/v1/namespaces/default/pods"
+OF_NODES = (test_fencing_policy.POLICY, test_fencing_policy.ROLE, ROLE)
 
 
 class Cluster:
@@ -68,7 +75,8 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     with environment.environment(tmp_path_factory.mktemp("policy")) as here:
         known = Cluster(here)
         known.ask("POST", "/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "kubevirt"}}, user="")
-        for each in forbidden_pods.of_the_chart(*PATHS):
+        of_nodes = [each for each in objects(*BOTH) if name_of(each) in OF_NODES]
+        for each in (*of_nodes, *forbidden_pods.of_the_chart(*PATHS)):
             if "virt-controller" in name_of(each) and each["metadata"].get("namespace", "kubevirt") == "kubevirt":
                 code, answer = known.ask("POST", PATHS[each["kind"]], each, user="")
                 assert code == http.client.CREATED, answer
@@ -328,4 +336,39 @@ def test_account_changes_only_the_annotation_of_etcd(cluster: Cluster) -> None:
             assert "resulted in error" not in answer.get("message", "")
         assert passed == []
     finally:
+        cluster.ask("DELETE", path, user="")
+
+
+def test_account_marks_nodes_and_writes_nothing_else_of_them(cluster: Cluster) -> None:
+    """With both options of the chart: kube-apiserver merges the condition, and refuses other changes."""
+    given, nodes, strategic = ready(), "/api/v1/nodes", "application/strategic-merge-patch+json"
+    given["metadata"]["finalizers"], given["spec"]["podCIDR"] = ["example.com/f"], given["spec"]["podCIDRs"][0]
+    path = f"{nodes}/{name_of(given)}"
+    code, made = cluster.ask("POST", nodes, given, user="")
+    assert code == http.client.CREATED, made
+    try:
+        status = {**given["status"], "capacity": {"memory": "1Gi"}}
+        assert cluster.ask("PATCH", f"{path}/status", {"status": status}, kind=strategic, user="")[0] == http.client.OK
+        node = made
+        for told in (AVOIDED, TRIED, AVOIDED):
+            code, node = cluster.ask("PATCH", f"{path}/status", marking_plan.status_patch(node, told, NOW), kind=strategic)
+            assert code == http.client.OK, node
+            found = {each["type"]: each["status"] for each in node["status"]["conditions"]}
+            assert found == {"Ready": "True", "KubevirtNonOperational": told.status}
+        code, tainted = cluster.ask("PUT", path, marking_plan.with_taint(node, "NoSchedule"))
+        assert (code, marking_plan.effects_of(tainted)) == (http.client.OK, ["NoSchedule"]), tainted
+        assert cluster.ask("PUT", path, marking_plan.with_taint(node, None))[0] == http.client.CONFLICT
+        metadata = ("a label", "another annotation", "a finalizer gone")
+        of_status = (*metadata, *(each for each in OF_STATUS if each not in REFUSED and each not in ("the taint", "who fenced it")))
+        of_node = (*metadata, "another taint", "another taint gone", "cordoned")
+        passed = [(what, cluster.ask("PUT", path, changed_node(OF_STATUS[what], tainted))) for what in of_node]
+        for what in of_status:
+            new = changed_node(OF_STATUS[what], tainted)
+            whole = [{"op": "replace", "path": f"/{part}", "value": new[part]} for part in ("metadata", "status")]
+            passed.append((what, cluster.ask("PATCH", f"{path}/status", whole, kind="application/json-patch+json")))
+        words = [(what, code, answer.get("message", "")) for what, (code, answer) in passed]
+        assert [each for each in words if each[1] != http.client.FORBIDDEN or test_fencing_policy.POLICY not in each[2]] == []
+        assert [each for each in words if "resulted in error" in each[2]] == []
+    finally:
+        cluster.ask("PATCH", path, {"metadata": {"finalizers": None}}, kind="application/merge-patch+json", user="")
         cluster.ask("DELETE", path, user="")

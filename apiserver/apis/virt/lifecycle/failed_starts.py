@@ -1,7 +1,8 @@
 """Finds non-operational nodes (``docs/decisions/life-cycle.md``).
 
 A machine is evidence against a node only if its start failed there and its guest then ran on another. A successful start clears it, and so
-does an administrator's annotation. After a pause the node is on trial: one start at a time may go there. A failed one doubles the pause.
+do an administrator's annotation and a new Node. After a pause the node is on trial: one start at a time may go there. A failed one doubles
+the pause.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from apiserver.apis.meta import times
-from apiserver.apis.meta.objects import Object, annotations_of, key_of
+from apiserver.apis.meta.objects import Object, annotations_of, dig, key_of
 from apiserver.apis.virt.lifecycle import power
 from apiserver.apis.virt.places import names
 
@@ -103,8 +104,10 @@ def _successes(node: str, machines: Iterable[Mapping[str, Any]]) -> Iterator[dat
 
 
 def _repairs(node: Object) -> Iterator[datetime]:
-    if moment := times.parsed(annotations_of(node).get(REPAIRED_ANNOTATION)):
-        yield moment
+    """Yield when an administrator repaired the node, and when its Node was created: it may be another machine."""
+    for found in (annotations_of(node).get(REPAIRED_ANNOTATION), dig(node, "metadata", "creationTimestamp")):
+        if moment := times.parsed(found):
+            yield moment
 
 
 def _attempts(vm: Mapping[str, Any]) -> list[Mapping[str, Any]]:

@@ -9,7 +9,7 @@ from typing import Final
 
 import pytest
 
-from controller.manager.loops import EVICTING, FENCING, LOOPS, SOURCES, Loop
+from controller.manager.loops import EVICTING, FENCING, LOOPS, NON_OPERATIONAL, SOURCES, Loop
 from controller.manager.rights import PARTS, Right
 from controller.reconcilers import indexes
 from tests.fakes import rbac
@@ -21,8 +21,9 @@ PACKAGES: Final = {
     "workloadupdates": "upgrades",
     "virtualmachinereplicasets": "replica_sets",
     "fencing": "fencing",
+    "nonoperationalnodes": "non_operational",
 }
-ALL: Final = (*LOOPS, FENCING)
+ALL: Final = (*LOOPS, FENCING, NON_OPERATIONAL)
 NAMESPACES: Final = {"cluster": "", "installation": "kubevirt", "node leases": "kubevirt-node-lease"}
 
 

@@ -11,7 +11,7 @@ from apiserver.apis.virt.places import names, node_states
 from controller.reconcilers.indexes import node_of_pod
 from controller.reconcilers.migrations import migration_retries
 from controller.reconcilers.pods import ownership, pod_state, readiness
-from controller.reconcilers.trimming import MAX_NAME, trim_claim, trim_migration, trim_node, trim_object, trim_pod
+from controller.reconcilers.trimming import MAX_NAME, MAX_TEXT, trim_claim, trim_migration, trim_node, trim_object, trim_pod
 from controller.reconcilers.virtual_machines import attempts, outdated
 from tests.unit.controller.reconcilers.builders import a_migration, a_pod, a_vm
 
@@ -175,6 +175,16 @@ def test_trimmed_node_keeps_its_cordon(spec: dict[str, Any], kept: dict[str, Any
     trimmed = trim_node({"metadata": {"name": "node1"}, "spec": spec})
     assert trimmed["spec"] == kept
     assert node_states.is_being_emptied(trimmed) is node_states.is_being_emptied({"spec": spec}) is bool(kept)
+
+
+def test_trimmed_node_keeps_its_mark_as_non_operational() -> None:
+    taint, told = {"key": "kubevirt.io/non-operational", "effect": "NoSchedule"}, {"type": "KubevirtNonOperational", "status": "True"}
+    other = {"type": "MemoryPressure", "status": "True", "message": TEXT}
+    status = {"conditions": [other, {**told, "message": TEXT, "x": TEXT}, {"type": "Ready", "status": "True"}]}
+    trimmed = trim_node({"metadata": {"name": "node1", "creationTimestamp": "t"}, "spec": {"taints": [taint]}, "status": status})
+    assert trimmed["spec"] == {"taints": [taint]}
+    assert trimmed["status"]["conditions"] == [{"type": "Ready", "status": "True"}, {**told, "message": TEXT[:MAX_TEXT]}]
+    assert trimmed["metadata"]["creationTimestamp"] == "t"
 
 
 @pytest.mark.parametrize(

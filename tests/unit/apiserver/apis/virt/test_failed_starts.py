@@ -73,6 +73,13 @@ def test_a_repair_clears_the_node() -> None:
         assert set(avoided(*machines, nodes={**NODES, "bad": repaired})) == expected
 
 
+@pytest.mark.parametrize(("minutes", "expected"), [(1, set()), (20, {"bad"})])
+def test_failures_before_the_nodes_creation_do_not_count(minutes: float, expected: set[str]) -> None:
+    machines = [moved("a", 9), moved("b", 5), moved("c", 2)]
+    replaced = {"metadata": {"name": "bad", "creationTimestamp": at(minutes)}}
+    assert set(avoided(*machines, nodes={**NODES, "bad": replaced})) == expected
+
+
 def test_after_the_pause_a_failed_trial_doubles_it() -> None:
     machines = [moved("a", 29), moved("b", 25), moved("c", 22)]
     verdict = avoided(*machines)["bad"]
