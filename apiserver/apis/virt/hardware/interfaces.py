@@ -64,7 +64,7 @@ def takes_place_of_pod(interface: Mapping[str, Any]) -> bool:
 
 
 def is_on_pods_network(interface: Mapping[str, Any]) -> bool:
-    """Return whether an interface is on the pod's own network, not a further one."""
+    """Return whether an interface is on the pod's own network, not on a further one or a plugin's."""
     return not interface.get("network") and interface["type"] != PLUGIN
 
 
