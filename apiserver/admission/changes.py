@@ -1,4 +1,4 @@
-"""Invalidate the chain's cache."""
+"""Invalidate the chain's cache of interested plug-ins."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from apiserver.client.informer import Informer
 
 
 class Changes:
-    """Counts changes of webhooks and policies, to invalidate the chain's cache of interested plug-ins."""
+    """Counts changes of webhooks and policies, which outdate the chain's cache."""
 
     def __init__(self) -> None:
         self.number = 0
@@ -21,12 +21,12 @@ class Changes:
         self.number += 1
 
     def follow(self, informer: Informer) -> None:
-        """Count every change of an informer's objects; plans are not cached before its first list."""
+        """Count every change of an informer's objects; the chain caches nothing before its first list."""
         informer.subscribe(self.note)
         self.wait_for(informer.synced)
 
     def wait_for(self, known: asyncio.Event) -> None:
-        """Cache no plan before ``known`` is set; until then, plug-ins handle (and delay) every request."""
+        """Let the chain cache nothing before ``known`` is set; until then, plug-ins handle (and delay) every request."""
         self._unknown.append(known)
 
     @property

@@ -1,6 +1,6 @@
-"""NamespaceLifecycle: new objects need an existing namespace that is not being deleted.
+"""NamespaceLifecycle: without it, a namespace's deletion might never end.
 
-Otherwise its deletion might never end. Source: ``k8s.io/apiserver/pkg/admission/plugin/namespace/lifecycle``.
+Source: ``k8s.io/apiserver/pkg/admission/plugin/namespace/lifecycle``.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ class Versions(Protocol):
 
 
 class ServedVersions:
-    """The versions of strategies."""
+    """The served versions of the kinds of ``strategies``."""
 
     def __init__(self, strategies: Sequence[Strategy]) -> None:
         self._strategies = {each.resource: each for each in strategies}

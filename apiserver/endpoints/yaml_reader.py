@@ -18,7 +18,7 @@ _MAX_DEPTH: Final = 200
 
 
 class Reader:
-    """Builds a document from parser events: PyYAML's composer recurses in C, so deep documents would crash.
+    """Builds a YAML document from parser events: PyYAML's composer recurses in C, so deep documents would crash.
 
     Every use of an alias counts.
     """

@@ -74,7 +74,7 @@ class Policy:
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """Activates a policy."""
+    """Activates a policy for matching requests."""
 
     name: str
     policy: str

@@ -37,7 +37,7 @@ class Compiled:
 
     @classmethod
     def of(cls, environment: Environment, text: str) -> Compiled:
-        """Compile ``text``; evaluation returns errors, for the policy's ``failurePolicy``."""
+        """Compile ``text``; an error becomes ``problem``, which evaluation returns, for the policy's ``failurePolicy``."""
         from apiserver.cel.compiler import compile_expression  # late: 0.6 MiB
 
         try:

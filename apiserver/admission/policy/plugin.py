@@ -28,7 +28,7 @@ Program = TypeVar("Program")
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A policy or binding cannot be evaluated; its ``failurePolicy`` applies."""
+    """A policy or binding cannot be evaluated; the policy's ``failurePolicy`` applies."""
 
     policy: Policy
     binding: Binding | None

@@ -149,7 +149,7 @@ def _read(carrier: Carrier) -> Certificate:
 
 
 def is_front_proxy(trust: RequestHeader, certificate: Certificate) -> bool:
-    """Return whether a front-proxy authority issued the certificate, to an allowed name."""
+    """Return whether a front-proxy authority issued the certificate, to an allowed name if any are listed."""
     allowed = not trust.allowed_names or certificate.common_name in trust.allowed_names
     return allowed and certificate.issuer in trust.authorities
 
@@ -197,7 +197,7 @@ def websocket_token(request: Request) -> str | None:
     """Return a token offered as websocket subprotocol, because browsers cannot set headers, or None.
 
     Format of ``k8s.io/apiserver/pkg/authentication/request/websocket``: base64url without padding, next to another
-    protocol. Raises Unauthorized.
+    protocol. Raises Unauthorized for another form.
     """
     if request.fields.upgrade != "websocket":
         return None

@@ -15,7 +15,7 @@ _MAX_HELLO: Final = 16 << 10
 
 
 class Hello(Enum):
-    """State of a client's first record."""
+    """State of a client's first TLS record."""
 
     PARTIAL = "partial"
     WHOLE = "whole"

@@ -60,11 +60,11 @@ class Carrier(Protocol):
         ...
 
     async def room(self) -> None:
-        """Wait until there is room for more."""
+        """Wait until there is room for more. Raises Gone."""
         ...
 
     async def finish(self, stream: Stream) -> None:
-        """End a stream."""
+        """End a stream. Raises Gone."""
         ...
 
 
@@ -260,7 +260,7 @@ class Stream(Response):
         self.ended = False
 
     async def prepare(self) -> None:
-        """Send the head, once."""
+        """Send the head, once. Raises Gone."""
         if not self.prepared:
             self.prepared = True
             await self._carrier.start(self)
@@ -275,11 +275,11 @@ class Stream(Response):
         return chunk(data) if self.chunked else data
 
     async def room(self) -> None:
-        """Wait until there is room for more."""
+        """Wait until there is room for more. Raises Gone."""
         await self._carrier.room()
 
     async def end(self) -> None:
-        """End the response."""
+        """End the response. Raises Gone."""
         if not self.ended:
             self.ended = True
             await self._carrier.finish(self)

@@ -11,7 +11,7 @@ Work = Callable[[], bool]
 
 
 class Turns:
-    """Runs ``most`` pieces of work per iteration of the event loop."""
+    """Runs at most ``most`` pieces of work per iteration of the event loop; addresses take turns."""
 
     def __init__(self, most: int) -> None:
         self._most = most

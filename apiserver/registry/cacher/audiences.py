@@ -21,7 +21,7 @@ class Trigger:
 
 
 class Waiting(Protocol):
-    """A waiting watch: the changes that wake it."""
+    """A waiting watch. Changes of ``key``, or below ``prefix``, wake it, unless they exclude its ``trigger``."""
 
     prefix: str
     key: str
@@ -118,7 +118,7 @@ class Audiences(Generic[Watch]):
         scope.add(watch)
 
     def leave(self, watch: Watch) -> None:
-        """Remove a watch."""
+        """Remove a watch, which must have been added."""
         scopes, name = (self._of_key, watch.key) if watch.key else (self._of_prefix, watch.prefix)
         scope = scopes[name]
         scope.discard(watch)

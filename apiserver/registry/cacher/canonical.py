@@ -19,7 +19,7 @@ _REVISION: Final = b'"metadata":{"resourceVersion":"'
 
 
 class Form:
-    """The canonical form of one kind and version."""
+    """The canonical JSON of one kind and version, as stored and served."""
 
     def __init__(self, api_version: str, kind: str) -> None:
         self._head = b'{"apiVersion":%b,"kind":%b,' % (orjson.dumps(api_version), orjson.dumps(kind))

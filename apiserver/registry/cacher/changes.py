@@ -65,7 +65,7 @@ class Event:
 
 
 class Record:
-    """A change of one object at ``revision`` (None: absent)."""
+    """A change of one object at ``revision``, from ``old`` to ``new`` (None: absent)."""
 
     __slots__ = ("_events", "key", "new", "old", "revision")
 
@@ -90,7 +90,7 @@ class Record:
         return event
 
     def cool(self) -> None:
-        """Drop the decoded form of ``old`` once watches got it; a later use decodes again."""
+        """Drop the decoded form of ``old``; a later use decodes again."""
         if self.old is not None:
             self.old.cool()
 

@@ -74,7 +74,7 @@ class Item:
     def raw_labels(self) -> bytes:
         """The labels' JSON; empty without labels, or if ``labels_at`` is 0.
 
-        If both have ``labels_at``, equal bytes mean equal labels.
+        If two items have ``labels_at``, equal bytes mean equal labels.
         """
         at, second = self.labels_at, self.pieces[1]
         if not second.startswith(_LABELS, at):
@@ -83,7 +83,7 @@ class Item:
         return second[at + len(_LABELS) - 1 : second.index(b"}", at) + 1]
 
     def cool(self) -> None:
-        """Drop the decoded object."""
+        """Drop the decoded object; a later use decodes again."""
         self._object = None
 
     def __eq__(self, other: object) -> bool:
@@ -99,7 +99,7 @@ class Item:
 
     @property
     def object(self) -> HubObject:
-        """The decoded ``data``, kept."""
+        """The decoded ``data``, kept; never change it."""
         obj = self._object
         if obj is None:
             obj = self._object = orjson.loads(self.data)

@@ -184,7 +184,7 @@ class WatchCache:
     def list(self, prefix: str = "", *, start: str = "", limit: int = 0, trigger: Trigger | None = None) -> Snapshot:
         """Return a ``Snapshot`` of at most ``limit`` (0: all) items under ``prefix`` (default: all), from key ``start`` on.
 
-        With a :meth:`prepared <prepare>` ``trigger``, all its items, whatever the ``limit``.
+        With an index :meth:`prepared <prepare>` for ``trigger``, only the trigger's items, without ``limit``; then ``by_trigger`` is True.
         """
         prefix = prefix or self._prefix
         if trigger is not None and (found := self._indices.find(trigger, prefix, start, self._items)) is not None:

@@ -116,7 +116,7 @@ class Window:
         self._framed = max(self._framed, self.end - self._limits.framed)
 
     def prepend(self, records: Sequence[Record], after: int) -> None:
-        """Put ``records``, all changes after ``after``, before the others."""
+        """Put ``records``, all missing changes after ``after``, before the others."""
         self._records[:0] = records
         self._base -= len(records)
         self.oldest = after

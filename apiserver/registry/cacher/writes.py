@@ -35,7 +35,7 @@ class Write:
 
 
 class Writes:
-    """The last write per key of one watch cache."""
+    """This server's running writes to the objects of one watch cache, the last per key."""
 
     def __init__(self) -> None:
         self._by_key: dict[str, Write] = {}

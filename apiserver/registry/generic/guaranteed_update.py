@@ -23,8 +23,8 @@ async def guaranteed_update(
 ) -> tuple[Item, bool]:  # fmt: skip
     """Commit what ``plan`` returns for the object's newest state; return (object, whether it was removed).
 
-    ``plan`` is called again after another client's commit. A dry run or an unchanged object is not written. ``repeatable``: see
-    :meth:`Transactions.create`. Raises NotFound, Conflict for a taken lock, Timeout, ServiceUnavailable, and the plan's errors.
+    ``plan`` is called again after another client's commit. A dry run or an unchanged object is not written. Raises NotFound, Conflict
+    for a taken lock, Timeout without storage's answer (``repeatable``: the client may try again), ServiceUnavailable, the plan's errors.
     """
     item = objects.cached(namespace, name) if not dry_run else None
     certain = item is None

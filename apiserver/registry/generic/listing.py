@@ -51,7 +51,7 @@ _TOO_OLD: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """A list continues at ``revision`` (-1: any), from ``start`` below the collection."""
+    """Where a list continues: at ``revision`` (-1: any), from key ``start`` below the collection's prefix."""
 
     revision: int
     start: str

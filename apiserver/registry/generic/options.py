@@ -78,7 +78,7 @@ class WriteOptions:
 
 @dataclass(frozen=True, slots=True)
 class DeleteOptions:
-    """``metav1.DeleteOptions``."""
+    """Validated options of a deletion (``metav1.DeleteOptions``)."""
 
     policy: str = ""
     """``Foreground``, ``Background``, ``Orphan``, or empty: keep the finalizers."""

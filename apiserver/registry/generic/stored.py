@@ -71,7 +71,8 @@ class StoredObjects:
     async def write(self, key: str, old: Item | None, new: Object, *, dry_run: bool, repeatable: bool) -> Item:
         """Replace ``old`` (None: absent) by ``new``, without managed fields if too large; return the new item.
 
-        Raises Overtaken, Conflict for a taken lock, RequestEntityTooLarge.
+        Raises Overtaken if storage does not have ``old``, Conflict for a taken lock, RequestEntityTooLarge, Timeout as
+        :meth:`Transactions.create`.
         """
         if dry_run:
             return await self._as_if(key, old, new)
@@ -94,7 +95,10 @@ class StoredObjects:
         return write.at(revision)
 
     async def remove(self, item: Item, last: Object, *, dry_run: bool) -> Item:
-        """Remove an object and its locks; return ``last``, its last state, at the deletion's revision. Raises Overtaken."""
+        """Remove an object and its locks; return ``last``, its last state, at the deletion's revision.
+
+        Raises Overtaken if storage does not have ``item``.
+        """
         if dry_run:
             return await self._as_if(item.key, item, last)
         value = codec.encode(self._hub, last)

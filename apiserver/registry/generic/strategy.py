@@ -73,7 +73,7 @@ class Verb:
 
 
 class CreatingVerb:
-    """Creates or finds an object of another resource; answers with it and 201."""
+    """A verb that creates an object of another resource, or finds an earlier call's; answers with it."""
 
     creates: Resource
     """In the group and version of the resource."""
@@ -84,7 +84,7 @@ class CreatingVerb:
         return ""
 
     def is_of(self, obj: Object, made: Object) -> bool:
-        """Return whether ``made``, an object with that name, was created for ``obj``."""
+        """Return whether ``made``, an object named as by :meth:`name_for_id`, was created for ``obj``."""
         del obj, made
         return True
 
@@ -94,7 +94,7 @@ class CreatingVerb:
 
 
 class UpdatingVerb:
-    """Changes another resource's object in the same namespace; answers with it.
+    """A verb that changes another resource's object in the same namespace; answers with it.
 
     Admission sees the update of that object with the verb as subresource.
     """
@@ -112,7 +112,7 @@ class UpdatingVerb:
 
 
 class DeletingVerb:
-    """Deletes another resource's object in the same namespace; answers with it."""
+    """A verb that deletes another resource's object in the same namespace; answers with it."""
 
     deletes: Resource
     """In the group and version of the resource."""
@@ -399,11 +399,11 @@ class Spoke(Strategy):
         hub.spokes = {**hub.spokes, self.resource.api_version: self}
 
     def upgrade(self, obj: Object) -> Object:
-        """Return ``obj`` in the hub's version, except ``apiVersion`` and ``metadata``; may consume ``obj``."""
+        """Return ``obj`` in the hub's version, with the same ``metadata``; callers set ``apiVersion``. May consume ``obj``."""
         raise NotImplementedError
 
     def downgrade(self, obj: Object) -> Object:
-        """Return an object of the hub's version in this one; may consume it."""
+        """Return ``obj``, of the hub's version, in this one; else as :meth:`upgrade`."""
         raise NotImplementedError
 
     @property

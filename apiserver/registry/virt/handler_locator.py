@@ -15,7 +15,7 @@ _BY_NODE: Final = "node"
 
 
 def handler_pods(client: Client, namespace: str) -> Informer:
-    """Return the ``Informer`` of virt-handler's pods."""
+    """Return an ``Informer`` of virt-handler's pods, which the caller runs."""
     selector = f"{names.COMPONENT_LABEL}={names.HANDLER}"
     return Informer(client, PODS, namespace, label_selector=selector, indexers={_BY_NODE: _nodes}, trim=_trim)
 

@@ -23,7 +23,7 @@ _TEMPLATE: Final = "spec.template."
 
 
 class Replicate(CreatingVerb):
-    """Creates a machine from the stored template; virt-controller only decides when."""
+    """A replica set's verb that creates a machine from the stored template; virt-controller only decides when."""
 
     creates = VIRTUAL_MACHINES
 
@@ -125,7 +125,7 @@ def _check(obj: Object, body: Object, verb: str) -> None:
 
 
 def _revision(obj: Object, end: str) -> tuple[dict[str, str], Object]:
-    """Return the revision, as a label, and the template of the machine with this end of its name."""
+    """Return the revision, as a label (none without ordinals), and the template of the machine with this end of its name."""
     if not ordinals.has_ordinals(obj):
         return {}, obj["spec"]["template"]
     name, template = revisions.for_ordinal(obj, int(end))

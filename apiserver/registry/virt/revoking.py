@@ -15,12 +15,12 @@ from certs import peers
 
 
 def trust_config(client: Client, namespace: str) -> Informer:
-    """Return the ``Informer`` of ConfigMap ``kubevirt-trust``."""
+    """Return an ``Informer`` of ConfigMap ``kubevirt-trust``, which the caller runs."""
     return Informer(client, CONFIG_MAPS, namespace, field_selector=f"metadata.name={trust.CONFIG_MAP}")
 
 
 class RevokedNodes:
-    """Current revocations. No node is trusted until they are loaded, so that a restart reinstates none."""
+    """Current revocations. :meth:`is_revoked` raises until they are loaded, so that a restart reinstates no node."""
 
     def __init__(self, config: Informer) -> None:
         self._config = config
@@ -29,7 +29,7 @@ class RevokedNodes:
         config.subscribe(lambda _, new: self._changed(new))
 
     def is_revoked(self, node: str) -> bool:
-        """True if this node's claims and certificates are rejected; raises ServiceUnavailable until loaded."""
+        """True if all of this node's claims and certificates are rejected; raises ServiceUnavailable until loaded."""
         if not self._config.synced.is_set():
             details = Details(retry_after_seconds=2)
             raise ServiceUnavailable(
@@ -43,7 +43,7 @@ class RevokedNodes:
         return NodeTrust(self, node)
 
     def refusal(self, node: str, certificate: Mapping[str, object]) -> str:
-        """Return why a node's verified certificate is not trusted, or empty."""
+        """Return why a node's verified certificate is not trusted, or empty, also until revocations are loaded."""
         peer = peers.described(certificate)
         return self._revocations.refusal(node, peer.not_before) if peer is not None else "the peer presented no certificate"
 

@@ -186,7 +186,7 @@ class OperationVerb(Verb):
 
 
 class Suspend(OperationVerb):
-    """Saves the guest's memory where ``spec.managedSave`` says."""
+    """Saves the guest's memory where ``spec.managedSave`` says, and ends its pod."""
 
     def __init__(self) -> None:
         super().__init__(operations.SUSPEND, refuse_suspend)
