@@ -17,7 +17,7 @@ _EMPTY_LINE: Final = b"\r\n\r\n"
 
 
 class Head(NamedTuple):
-    """Status line and header fields."""
+    """Status line and header fields of a response."""
 
     status: int
     reason: bytes

@@ -52,7 +52,7 @@ class Certificates:
         self._looked_at = float("-inf")
 
     def context(self) -> ssl.SSLContext:
-        """Return the context for the next connection; the last one while files are incomplete."""
+        """Return the context for the next connection; the last one while files are incomplete. Raises ConfigError without a last one."""
         if self._context is None:
             self._stamps = self._stat()
             self._context = self._config.ssl_context()

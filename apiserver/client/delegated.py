@@ -28,14 +28,14 @@ _MAX_TOKEN: Final = 64 << 10
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """HTTP status code and message."""
+    """HTTP status code and message for a refused request."""
 
     code: int
     message: str
 
 
 class Access:
-    """Checks requests; caches by hash, so that no token stays in memory."""
+    """Asks kube-apiserver whether a token's user may read a path; caches answers by hash, so that no token stays in memory."""
 
     def __init__(self, client: Client, *, now: Callable[[], float] = time.monotonic) -> None:
         self._client = client

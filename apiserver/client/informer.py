@@ -51,7 +51,7 @@ _NO_WATCH_LIST: Final = (errors.BadRequest, errors.Invalid, errors.MethodNotAllo
 class Informer:
     """One resource's objects, in one namespace or in all, filtered by selectors.
 
-    ``trim`` keeps at least name, namespace, uid and resourceVersion.
+    ``trim`` must keep at least name, namespace, uid and resourceVersion.
     """
 
     def __init__(
@@ -99,14 +99,14 @@ class Informer:
         return [each for each in self._store.list() if namespace is None or namespace_of(each) == namespace]
 
     def by_index(self, name: str, value: Hashable, limit: int = 0) -> Iterable[Object]:
-        """Return the objects with ``value`` in an index: :meth:`~apiserver.client.store.Store.by_index`."""
+        """Return the objects with ``value`` in the index ``name``, sorted by namespace and name; with a ``limit``, those indexed first."""
         return self._store.by_index(name, value, limit)
 
     def __len__(self) -> int:
         return len(self._store)
 
     def subscribe(self, callback: Callback) -> None:
-        """Call ``callback`` for objects and changes: :meth:`~apiserver.client.store.Store.subscribe`."""
+        """Call ``callback(old, new)`` now for every object, and then for every change; ``old`` or ``new`` is None."""
         self._store.subscribe(callback)
 
     def remember(self, obj: Object) -> None:

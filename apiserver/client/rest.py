@@ -83,7 +83,7 @@ class Client:
             await connections.close()
 
     async def get(self, resource: Resource, name: str, namespace: str | None = None) -> Object:
-        """Return one object, or raise NotFound."""
+        """Return one object. Raises StatusError, such as NotFound, or TransportError."""
         return await self._object("GET", resource.path(namespace, name))
 
     async def list(
@@ -99,7 +99,8 @@ class Client:
     ) -> Object:
         """Return the whole List, read in pages of ``limit`` objects (0: ``PAGE``); items have ``kind`` and ``apiVersion``.
 
-        ``trim`` returns what to keep of an object. After an expired continue token, list again without pages.
+        ``trim`` returns what to keep of an object. After an expired continue token, list again without pages. Raises
+        StatusError, TransportError.
         """
         query = _query(labelSelector=label_selector, fieldSelector=field_selector)
         first = _query(**query, resourceVersion=resource_version, limit=str(limit or PAGE))
@@ -120,17 +121,17 @@ class Client:
         return {**page, "metadata": metadata, "items": items}
 
     async def page(self, resource: Resource, namespace: str, *, field_selector: str, limit: int) -> tuple[Object, ...]:
-        """Return at most the first ``limit`` objects that a field selector selects."""
+        """Return at most the first ``limit`` objects that a field selector selects. Raises StatusError, TransportError."""
         query = _query(fieldSelector=field_selector, limit=str(limit))
         return tuple(_kept(await self._object("GET", resource.path(namespace), params=query), None))
 
     async def create(self, resource: Resource, obj: Object, namespace: str | None = None, *, field_manager: str = "") -> Object:
-        """Create an object and return it as stored; raises AlreadyExists."""
+        """Create an object and return it as stored. Raises StatusError, such as AlreadyExists, or TransportError."""
         path = resource.path(_namespace(resource, obj, namespace))
         return await self._object("POST", path, params=_query(fieldManager=field_manager), body=obj)
 
     async def update(self, resource: Resource, obj: Object, *, subresource: str | None = None, field_manager: str = "") -> Object:
-        """Replace an object and return the result; raises Conflict."""
+        """Replace an object and return the result. Raises StatusError, such as Conflict, or TransportError."""
         path = resource.path(_namespace(resource, obj, None), name_of(obj), subresource)
         return await self._object("PUT", path, params=_query(fieldManager=field_manager), body=obj)
 
@@ -145,7 +146,7 @@ class Client:
         content_type: str = MERGE_PATCH,
         field_manager: str = "",
     ) -> Object:
-        """Apply a patch and return the result. A merge patch with an old ``metadata.resourceVersion`` raises Conflict."""
+        """Apply a patch and return the result. Raises StatusError (Conflict: a merge patch has an old resourceVersion), TransportError."""
         path = resource.path(namespace, name, subresource)
         headers = {"Content-Type": content_type}
         return await self._object("PATCH", path, params=_query(fieldManager=field_manager), body=patch, headers=headers)
@@ -290,7 +291,7 @@ async def _error(response: Response, method: str, path: str) -> errors.StatusErr
 
 
 def _retry_after(response: Response) -> float | None:
-    """Return the seconds of ``Retry-After``, at most 30, or None; Kubernetes does not use dates."""
+    """Return the seconds of a 429's or 5xx's ``Retry-After``, at most 30, or None; Kubernetes does not use dates."""
     after = response.headers.get("Retry-After", "")
     if (response.status == 429 or response.status >= 500) and after.isdecimal():
         return min(float(after), MAX_RETRY_SECONDS)

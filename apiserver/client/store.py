@@ -31,7 +31,7 @@ MAX_TOMBSTONES: Final = 1024
 
 
 class Store:
-    """Objects by key and by index."""
+    """An informer's objects, by key and by index."""
 
     def __init__(self, indexers: Mapping[str, Indexer]) -> None:
         self._objects: dict[NamespacedName, Object] = {}
@@ -47,7 +47,7 @@ class Store:
         """Exceptions of callbacks and indexers."""
 
     def subscribe(self, callback: Callback) -> None:
-        """Call ``callback`` now for every object, and then for every change."""
+        """Call ``callback(old, new)`` now for every object, and then for every change; ``old`` or ``new`` is None."""
         for each in list(self._objects.values()):
             self._call(callback, None, each)
         self._callbacks.append(callback)

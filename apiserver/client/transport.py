@@ -24,7 +24,7 @@ class ExchangeFailed(Exception):
 
 
 class Unreachable(ExchangeFailed):
-    """There is no connection to the server."""
+    """A connection to the server could not be made; the request was not sent. A lost connection is ``Disconnected``."""
 
     def __init__(self, authority: str, cause: OSError) -> None:
         """Take an error of the system (``errno``), resolver (gaierror) or OpenSSL (SSLError)."""
@@ -33,7 +33,7 @@ class Unreachable(ExchangeFailed):
 
 
 class Disconnected(ExchangeFailed):
-    """The connection ended before the response, perhaps with a cause."""
+    """The connection was lost before the whole response came; the request may have been carried out."""
 
     def __init__(self, cause: BaseException | None = None, *, is_answered: bool = False) -> None:
         """Take the system's error, and whether a part of the response came."""
@@ -43,7 +43,7 @@ class Disconnected(ExchangeFailed):
 
 
 class NotTrusted(ExchangeFailed):
-    """The server's valid certificate is not trusted."""
+    """The caller does not trust the server's certificate, although it is valid; nothing was sent."""
 
 
 class NotHTTP(ExchangeFailed):

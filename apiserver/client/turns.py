@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 
 class Turn:
-    """Bounds the steps per iteration of the event loop by number and time."""
+    """Bounds a task's steps, by number and time, before it must let other tasks run."""
 
     __slots__ = ("_clock", "_done", "_ends", "_most", "_seconds")
 

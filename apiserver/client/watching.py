@@ -25,7 +25,7 @@ INITIAL_EVENTS_END: Final = "k8s.io/initial-events-end"
 
 @dataclass(frozen=True, slots=True)
 class WatchEvent:
-    """``type`` is ADDED, MODIFIED, DELETED or BOOKMARK; ERROR is raised instead."""
+    """An event of a watch. ``type`` is ADDED, MODIFIED, DELETED or BOOKMARK; ERROR is raised instead."""
 
     type: str
     object: Object
@@ -48,7 +48,7 @@ async def lines(chunks: AsyncIterable[bytes]) -> AsyncIterator[bytes]:
 
 
 def parse(line: bytes, path: str) -> WatchEvent:
-    """Return a line's WatchEvent; raise the Status of an ERROR, or TransportError."""
+    """Return a line's WatchEvent; raise the StatusError of an ERROR, or TransportError."""
     try:
         parsed = json.loads(line)
         kind, obj = parsed["type"], parsed["object"]

@@ -11,7 +11,7 @@ import sys
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run one command; return its exit code. Without ``arguments``, also set up the process."""
+    """Run one command; return its exit code. ``arguments`` None: the process' own; then also set up its signals and standard streams."""
     if arguments is None:
         if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
             signal.signal(signal.SIGINT, signal.SIG_DFL)

@@ -91,7 +91,7 @@ async def load(selection: Selection, environ: Mapping[str, str] = os.environ) ->
 def address(server: str, *, secured: bool) -> str:
     """Return a server's URL without trailing slash, or raise Failure.
 
-    Without a scheme, HTTPS if an authority or a certificate is configured, else HTTP (client-go's
+    Without a scheme, HTTPS if ``secured`` (an authority or a certificate is configured), else HTTP (client-go's
     ``DefaultServerURL``).
     """
     text = server if "://" in server else f"{'https' if secured else 'http'}://{server}"

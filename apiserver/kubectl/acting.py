@@ -24,7 +24,7 @@ OPERATIONS: Final = frozenset({"reset", "softreboot", "nmi", "sendkey", "suspend
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """A verb that virt-api accepted."""
+    """A verb that virt-api accepted for one machine; ``judge`` tells later whether it ended."""
 
     name: str
     vm: Object
@@ -35,7 +35,7 @@ class Begun:
 
 
 async def each(names: Sequence[str], act: Callable[[str], Awaitable[object]]) -> int:
-    """Call ``act`` for all names, and print failures; return kubectl's exit code: 1 if any failed."""
+    """Call ``act`` for the names in turn, and print each Failure to stderr; return kubectl's exit code: 1 if any failed."""
     failed = False
     for name in names:
         try:
@@ -47,7 +47,7 @@ async def each(names: Sequence[str], act: Callable[[str], Awaitable[object]]) ->
 
 
 async def act(load: Load, names: Sequence[str], verb: str, body: Mapping[str, Any], waiting: Waiting, *, dry_run: bool = False) -> int:
-    """Request a verb of each machine; if ``waiting.wait``, wait for all. Return the exit code."""
+    """Request a verb of each machine; if ``waiting.wait``, wait for all. Return kubectl's exit code: 1 if any failed."""
     access = await load()
     begun: list[Begun] = []
 

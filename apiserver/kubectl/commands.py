@@ -55,7 +55,7 @@ def run(arguments: list[str] | None) -> int:
 
 
 def exit_code(command: Callable[[], int]) -> int:
-    """Run a command, print its error, and return its exit code."""
+    """Run ``command``; return its exit code, or print its exception and return 1 (128 plus a signal's number for its signal)."""
     try:
         code = command()
         if sys.stdout is not None:

@@ -72,7 +72,7 @@ def selection_of(given: Sequence[str]) -> Selection:
 
 
 async def names(selection: Selection, kind: Resource) -> list[str]:
-    """Return names of the namespace's machines, at most ``MAX_NAMES``; none after a failure."""
+    """Return names of the namespace's objects of a kind, at most ``MAX_NAMES``; none after a failure."""
     try:
         async with asyncio.timeout(SECONDS):
             way = await access.load(selection)

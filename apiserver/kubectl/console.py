@@ -39,7 +39,7 @@ FINAL: Final = frozenset({401, 403, 404, 405, 410, 422})
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Times and port of a session."""
+    """Machine, serial port and times of a console's session."""
 
     name: str
     wait_seconds: float = 0.0

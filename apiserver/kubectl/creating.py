@@ -22,7 +22,7 @@ NO_DISK: Final = "error: the machine needs a disk: --image or --claim"
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Empty: unsaid."""
+    """What the user said about the machine to create; empty or 0: not said."""
 
     name: str = ""
     namespace: str = ""
@@ -38,7 +38,7 @@ class Wanted:
 
 
 def manifest(wanted: Wanted, user_data: str = "") -> Object:
-    """Return the wanted VirtualMachine's object."""
+    """Return the wanted VirtualMachine's object; ``user_data`` is cloud-init's, the content of file ``wanted.cloud_init``."""
     disks: list[Object] = []
     if wanted.image:
         source = {"reference": wanted.image, **({"path": wanted.image_path} if wanted.image_path else {})}

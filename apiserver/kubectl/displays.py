@@ -27,13 +27,13 @@ def viewer(viewers: Viewers, address: str, port: int, which: Callable[[str], str
 
 
 class Display(proxy.Proxy):
-    """Viewers on one side, websockets on the other."""
+    """Serves a machine's screen on a local port, for a viewer program."""
 
     what = "screen"
     viewers: ClassVar[Viewers]
 
     async def run(self, *, port: int, proxy_only: bool) -> None:
-        """Serve until the viewer ends, or with ``proxy_only`` until cancelled."""
+        """Serve on a local ``port`` (0: any) until the viewer ends, or with ``proxy_only`` until cancelled. Raises Failure."""
         await self.serve(port, None if proxy_only else self._command)
 
     def _command(self, port: int) -> tuple[str, ...]:

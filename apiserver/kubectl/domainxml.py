@@ -11,7 +11,7 @@ from apiserver.kubectl.messages import Failure
 
 
 async def show(access: Access, name: str) -> str:
-    """Return a machine's domain XML."""
+    """Return a machine's domain XML. Raises Failure."""
     doing = f"read the domain XML of virtual machine {access.namespace}/{name}"
     answer = await verbs.request(access, "GET", VIRTUAL_MACHINES.path(access.namespace, name, subresource.NAME), doing)
     return printed(answer, doing)

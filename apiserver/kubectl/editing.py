@@ -18,7 +18,10 @@ _TRIES: Final = 5
 async def edit(
     access: Access, resource: Resource, name: str, what: str, edited: Callable[[Object], Object], *, dry_run: bool = False
 ) -> Object:
-    """Edit an object, ``what`` in messages, and return it as it was before. Raises Failure."""
+    """Write what ``edited`` returns for an object; after a conflict, read it and try again. Return the object from before the edit.
+
+    ``what`` names it in messages. Raises Failure.
+    """
     path, params = resource.path(access.namespace, name), {"dryRun": "All"} if dry_run else None
     for _ in range(_TRIES - 1):
         found = await verbs.request(access, "GET", path, f"read {what}")

@@ -28,7 +28,7 @@ TRIES: Final = 3
 
 
 async def run(selection: Selection, node: str) -> None:
-    """Move etcd's data to a node, or finish an interrupted move. A Failure says where etcd runs."""
+    """Move etcd's data to a node, or finish an interrupted move. Raises Failure; another run may then finish the move."""
     cluster = Kubectl(selection)
     namespace = selection.namespace or await _namespace(cluster)
     await _Mover(cluster, Kubectl(selection, namespace), namespace).move(node)

@@ -49,7 +49,7 @@ def retire(suffix: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A move, recorded before etcd stops, so that another run can finish it."""
+    """A move of etcd's data between two nodes, recorded before etcd stops, so that another run can finish it."""
 
     source: str
     """Label ``kubernetes.io/hostname`` of the node."""
@@ -83,7 +83,7 @@ def recorded(stateful_set: Object) -> Move | None:
 
 
 def host_of(volume: Object | None) -> str:
-    """Return the only node that can use a volume; empty for none or several."""
+    """Return the hostname label of the only node that can use a volume; empty for none or several."""
     terms = dig(volume, "spec", "nodeAffinity", "required", "nodeSelectorTerms") or []
     if len(terms) != 1:
         return ""
@@ -166,7 +166,7 @@ def copying_pod(role: str, move: Move, stateful_set: Object) -> Object:
 
 
 def pod_name(role: str) -> str:
-    """Return the name of a copying pod."""
+    """Return the name of the copying pod with ``role`` ``from`` or ``to``."""
     return f"etcd-move-{role}"
 
 

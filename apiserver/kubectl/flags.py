@@ -89,7 +89,7 @@ class HelpFormatter(argparse.HelpFormatter):
 
 
 class CommandParser(Parser):
-    """A command's parser, which reports unknown flags instead of the main one."""
+    """A command's parser; it reports unknown flags itself, where argparse leaves them to the main parser."""
 
     def option_strings(self) -> list[str]:
         """Return this command's flags, short and long."""
@@ -162,7 +162,7 @@ class Commands:
 
 
 def parse(arguments: list[str] | None = None) -> argparse.Namespace:
-    """Parse the arguments, always with ``selection``, ``command`` and ``name``. Exits with 1 on an error."""
+    """Parse the arguments (None: the process'), always with ``selection``, ``command`` and ``name``. Exits with 1 on an error."""
     program, commands, waiting = _program()
     arguments, guest_command = _split(sys.argv[1:] if arguments is None else arguments)
     parsed = program.parse_args(arguments)

@@ -43,7 +43,7 @@ def printed(answer: Object, output: str) -> str:
 
 
 def table(info: Object, *, wide: bool = False) -> str:
-    """Format bounded information; ``wide`` lists applications instead of counting them."""
+    """Return information from ``guestinfo.bounded`` as text; ``wide`` lists applications instead of counting them."""
     agent, system, zone = (info.get(key) or {} for key in ("agent", "os", "timezone"))
     lines = aligned(
         [
@@ -65,7 +65,7 @@ def table(info: Object, *, wide: bool = False) -> str:
 
 
 def aligned(rows: Sequence[Sequence[str | None]]) -> list[str]:
-    """Return rows as lines with aligned columns."""
+    """Return rows of equal length as lines with aligned columns; empty cells are ``<none>``."""
     shown = [[cell or "<none>" for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(*shown, strict=True)]
     return ["   ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in shown]

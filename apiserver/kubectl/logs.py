@@ -32,7 +32,7 @@ MAX_HELD_BYTES: Final = 2 * CONSOLE_HISTORY_BYTES
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What to print."""
+    """Which output of a guest to print."""
 
     name: str
     follow: bool = False
@@ -42,7 +42,7 @@ class Settings:
 
 
 class Newest:
-    """The first output, until a pause, cut to its last lines."""
+    """Holds back a log's first output, until a pause, to print only its last ``lines``; None: holds nothing back."""
 
     def __init__(self, lines: int | None) -> None:
         self._lines = lines

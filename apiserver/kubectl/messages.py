@@ -17,7 +17,7 @@ MAX_SAID: Final = 32 << 10
 
 
 class Failure(Exception):
-    """A command failed; the text is the complete output."""
+    """A command failed; the text is complete, as the user sees it."""
 
 
 class Unreachable(Failure):

@@ -31,7 +31,7 @@ Load = Callable[[], Awaitable[Access]]
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """Flags ``--wait`` and ``--timeout``."""
+    """Whether to wait for a verb's end, and how long (flags ``--wait`` and ``--timeout``)."""
 
     wait: bool = False
     seconds: float = 600.0

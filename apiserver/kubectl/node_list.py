@@ -80,7 +80,7 @@ def _is_valid(lease: Object, now: datetime) -> bool:
 
 
 def rows(nodes: Iterable[Object], leases: Mapping[str, Object], machines: Sequence[Object] | None, now: datetime) -> list[Row]:
-    """Return a Row per node, by name. ``leases``: virt-handlers', by Lease name; ``machines``: None if unknown."""
+    """Return a Row per node, sorted by name. ``leases``: virt-handlers', by Lease name; ``machines``: None if unknown."""
     by_name = {name_of(each): each for each in nodes}
     counts = Counter(str(dig_vm(each, "status", "nodeName") or "") for each in machines or ())
     tried: dict[str, list[Object]] = {}
@@ -122,7 +122,7 @@ async def show(access: Access, now: Callable[[], datetime] = lambda: datetime.no
 
 
 async def machines(access: Access) -> list[Object] | None:
-    """Return all virtual machines; None, with a warning, if virt-api does not answer: it may have run on the lost node."""
+    """Return all virtual machines, reduced to name, node and attempts; None, with a printed warning, if virt-api does not answer."""
     listed = listing.listed(access, VIRTUAL_MACHINES.path(), "list the virtual machines of all namespaces")
     try:
         return [_kept(each) async for each in listed]

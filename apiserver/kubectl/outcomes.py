@@ -16,7 +16,7 @@ FORGOTTEN: Final = "status.operations of the machine no longer lists it"
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """A verb's end."""
+    """How a verb ended: with success, or a ``problem``."""
 
     problem: str = ""
     """Empty if done."""
@@ -27,7 +27,7 @@ Judge = Callable[[Object], Outcome | None]
 
 
 def of_operation(operation_id: str) -> Judge:
-    """Return the Judge of an operation: None until it ends."""
+    """Return the Judge of the operation with this id: None until it ends, a problem once the machine no longer lists it."""
 
     def judge(vm: Object) -> Outcome | None:
         found = operations.find(vm, operation_id)

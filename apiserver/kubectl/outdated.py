@@ -21,7 +21,7 @@ TITLES: Final = ("NAME", "NODE", "UPDATE", "MESSAGE")
 async def show(access: Access, *, all_namespaces: bool, page: int = listing.PAGE) -> str:
     """Return a table, as text, of machines with an outdated virt-launcher; without any, a sentence.
 
-    ``page``: machines per request.
+    ``page``: machines per request. Raises Failure.
     """
     where = "all namespaces" if all_namespaces else f"namespace {access.namespace}"
     found = await _machines(access, where, page, all_namespaces=all_namespaces)

@@ -56,7 +56,7 @@ def parse(text: str) -> Local:
 
 
 class Port(proxy.Proxy):
-    """One port of a guest."""
+    """Leads local connections or datagrams to one port of a guest."""
 
     stream = "portforward"
     ends_by_empty = True

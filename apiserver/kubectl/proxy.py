@@ -31,7 +31,7 @@ PROGRAM_SECONDS: Final = 2.0
 
 
 class Proxy:
-    """Connections of programs on one side, websockets on the other."""
+    """Serves a machine's stream on a local port: each connection of a program gets its own websocket."""
 
     stream: ClassVar[Stream]
     what: str
@@ -50,7 +50,7 @@ class Proxy:
         """Ends after a withdrawn right."""
 
     def opened(self, access: Access) -> AbstractAsyncContextManager[ClientConnection]:
-        """Return a context manager that opens a websocket."""
+        """Return a context manager that opens a websocket to the stream."""
         return streams.opened(access, self._name, self.stream)
 
     async def serve(self, port: int, command: Callable[[int], tuple[str, ...]] | None) -> None:

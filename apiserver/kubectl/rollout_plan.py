@@ -84,7 +84,7 @@ def details(replica_set: Object, number: int) -> str:
 
 
 def undone(replica_set: Object, number: int = 0) -> tuple[Object, int]:
-    """Return the set with an earlier template and its change cause, and its revision; 0: the one before. Raises Failure."""
+    """Return the set with the template and change cause of revision ``number`` (0: the last but one), and that revision. Raises Failure."""
     _refuse_paused(replica_set, "rollback")
     known = _known(replica_set)
     if not number and len(known) < 2:
@@ -98,7 +98,7 @@ def undone(replica_set: Object, number: int = 0) -> tuple[Object, int]:
 
 
 def restarted(replica_set: Object, moment: str) -> Object:
-    """Return the set with an annotation in its template that restarts the machines. Raises Failure."""
+    """Return the set with an annotation in its template, the time ``moment``, which restarts the machines. Raises Failure."""
     if not ordinals.has_ordinals(replica_set):
         raise Failure(f"error: {_named(replica_set)} lacks spec.ordinals, so its machines keep their template: kubectl virt restart NAME")
     _refuse_paused(replica_set, "restart")

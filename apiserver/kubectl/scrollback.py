@@ -15,7 +15,7 @@ SHORTEST: Final = 16
 
 
 class Scrollback:
-    """The newest output of a session, bounded."""
+    """The newest ``limit`` bytes of a session's output."""
 
     def __init__(self, limit: int = CONSOLE_REPLAY_BYTES) -> None:
         self._limit = limit
@@ -27,7 +27,7 @@ class Scrollback:
 
 
 class Overlap:
-    """Compares a connection's start with earlier output."""
+    """Finds what a new connection repeats of the output ``seen`` before."""
 
     def __init__(self, seen: bytes) -> None:
         self._seen = seen

@@ -23,7 +23,7 @@ from apiserver.kubectl.messages import Failure
 
 @dataclass(frozen=True, slots=True)
 class Login:
-    """How to log in."""
+    """How to log in to a machine's guest by ssh."""
 
     name: str
     user: str = ""
@@ -67,13 +67,13 @@ def scp(login: Login, selection: Selection, vm: Object, paths: Sequence[str], *,
 
 
 async def machine(access: Access, name: str) -> Object:
-    """Return the machine to log in to."""
+    """Return the machine to log in to. Raises Failure."""
     doing = f"log in to virtual machine {access.namespace}/{name}"
     return await verbs.request(access, "GET", VIRTUAL_MACHINES.path(access.namespace, name), doing)
 
 
 def replace_process(command: Sequence[str]) -> int:
-    """Run the program in place of this process; raises Failure if it is not on PATH."""
+    """Run the program in place of this process, so that the call never returns; raises Failure if it is not on PATH."""
     found = shutil.which(command[0])
     if found is None:
         raise Failure(f"error: {command[0]} is not on PATH: install OpenSSH's client")

@@ -25,7 +25,7 @@ MAX_MESSAGE_BYTES: Final = 1 << 20
 
 
 class UpgradeFailed(Exception):
-    """The server answered without a websocket."""
+    """The server answered without a websocket: ``error`` is its answer, ``failure`` the text for the user."""
 
     def __init__(self, error: StatusError, doing: str) -> None:
         self.failure = messages.of_status(error, doing)
@@ -43,7 +43,7 @@ class Unreachable(Exception):
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """Reason for a stream's end."""
+    """Reason for a websocket's end: close code and text."""
 
     code: int
     reason: str
@@ -77,7 +77,7 @@ class _Dial(connect):
 
 
 def path(access: Access, name: str, stream: streams.Stream, forward: streams.Forward | None = None) -> str:
-    """Return the path of a machine's stream."""
+    """Return the path of a machine's stream; ``forward`` adds port and protocol, for ``portforward``."""
     found = VIRTUAL_MACHINES.path(access.namespace, name, stream)
     return f"{found}/{forward.port}/{forward.protocol}" if forward else found
 

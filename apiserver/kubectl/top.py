@@ -39,7 +39,7 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Of a pod's containers."""
+    """Processor time and memory that a pod's containers use."""
 
     cpu: int
     """Thousandths of a processor."""
@@ -70,7 +70,7 @@ def table(machines: Iterable[Object], usage: Mapping[NamespacedName, Usage], wan
 
 
 def usage_of(metrics: Object) -> Usage:
-    """Return a pod's usage, its containers' sum; ValueError if malformed."""
+    """Return a pod's usage, its containers' sum. Raises ValueError if malformed."""
     used = [container.get("usage") or {} for container in metrics.get("containers") or ()]
     return Usage(
         sum(quantity.parse(str(each.get("cpu", "0"))).milli for each in used),

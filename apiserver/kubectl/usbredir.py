@@ -20,7 +20,7 @@ PROGRAM: Final = "usbredirect"
 
 
 class Proxy(proxy.Proxy):
-    """Programs with a USB device on one side, websockets on the other; a slot accepts one."""
+    """Leads a local port, for a program with a USB device, to a guest's USB slot; a slot accepts one connection."""
 
     stream = "usbredir"
     what = "USB slot"

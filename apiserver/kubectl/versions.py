@@ -17,7 +17,7 @@ DOCUMENT: Final = f"/openapi/v3/apis/{VIRTUAL_MACHINES.group}/{VIRTUAL_MACHINES.
 
 
 async def server(way: Access) -> str:
-    """Return the release of virt-api."""
+    """Return the release of virt-api. Raises Failure."""
     answer = await verbs.request(way, "GET", DOCUMENT, "read the version of virt-api")
     return said(str((answer.get("info") or {}).get("version") or "unknown"))
 

@@ -25,7 +25,7 @@ MAX_LINE_BYTES: Final = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """In seconds."""
+    """Times of following an object, in seconds."""
 
     look: float = 2.0
     """Between polls without a watch."""

@@ -114,7 +114,7 @@ class _Numbers(_Labelled):
 
 
 class Counter(_Numbers):
-    """Only grows; usually named ``…_total``."""
+    """Numbers that only grow; usually named ``…_total``."""
 
     kind = "counter"
 
@@ -124,13 +124,13 @@ class Counter(_Numbers):
 
 
 class Gauge(_Numbers):
-    """Goes up and down."""
+    """Numbers that go up and down."""
 
     kind = "gauge"
 
 
 class Histogram(_Labelled):
-    """Distribution of values."""
+    """Counts of values by bucket."""
 
     def __init__(self, name: str, documentation: str, bounds: Sequence[float], labels: Sequence[str] = (), *, limit: int = LIMIT) -> None:
         super().__init__(name, documentation, labels, limit=limit)

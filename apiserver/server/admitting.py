@@ -59,7 +59,7 @@ class OwnPlugin(Plugin, Protocol):
 
 @dataclass(slots=True)
 class Admitting:
-    """The admission, and its parts to run."""
+    """The admission, and its parts that the process must run."""
 
     admission: Admission
     informers: list[Informer] = field(default_factory=list)
@@ -82,7 +82,7 @@ class _Parts:
     changes: Changes = field(default_factory=Changes)
 
     def follow(self, informer: Informer) -> None:
-        """Wait for the informer at startup; its changes reset cached plans."""
+        """Register the informer: startup waits for it, and its changes reset cached plans."""
         self.made.informers.append(informer)
         self.changes.follow(informer)
 

@@ -49,7 +49,7 @@ TITLE: Final = "Kubernetes"
 
 
 def now() -> datetime:
-    """Return the wall clock."""
+    """Return the present UTC time."""
     return datetime.now(UTC)
 
 

@@ -117,7 +117,7 @@ def free_port() -> int:
 
 @contextlib.asynccontextmanager
 async def etcd(binary: Path, directory: Path) -> AsyncIterator[str]:
-    """Run an etcd on loopback during the block; yield its URL. OSError names its log."""
+    """Run an etcd on loopback during the block; yield its URL. Raises OSError, which names its log, if it does not listen."""
     client, peer = free_port(), free_port()
     url, peer_url = f"http://{HOST}:{client}", f"http://{HOST}:{peer}"
     flags = [

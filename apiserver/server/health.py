@@ -25,7 +25,7 @@ async def ping() -> bool:
 
 
 class Indicators:
-    """``/metrics/slis``: outcomes of every check."""
+    """Metrics of health checks' outcomes, and their page ``/metrics/slis``."""
 
     def __init__(self) -> None:
         self.registry = Registry()

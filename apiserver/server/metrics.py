@@ -100,7 +100,7 @@ class Peaks:
 
 
 class Metrics:
-    """The page and its metrics."""
+    """The page ``/metrics`` and its metrics."""
 
     def __init__(self, *, root: str = "") -> None:
         self.registry = Registry()

@@ -24,7 +24,7 @@ Types = Mapping[tuple[str, str], Atom]
 
 
 def types_of(documents: Mapping[str, Object]) -> Types:
-    """Return each kind's schema in the OpenAPI documents, for field managers."""
+    """Return the kinds' schemas in the OpenAPI documents, by (apiVersion, kind), for field managers."""
     return {key: atom for document in documents.values() for key, atom in openapi.types(document).items()}
 
 

@@ -73,7 +73,7 @@ async def run(options: Options, make_kinds: MakeKinds) -> None:
 
 @asynccontextmanager
 async def running(options: Options, make_kinds: MakeKinds, storage: Storage | None = None) -> AsyncIterator[tuple[str, int]]:
-    """Serve during the block; yield the address. Leaving shuts down in order."""
+    """Serve during the block; yield host and port. Leaving shuts down in order. ``storage`` None: by the options."""
     async with AsyncExitStack() as stack:
         process = await built(options, make_kinds, storage, stack)
         async with process.serving() as address:
@@ -82,7 +82,7 @@ async def running(options: Options, make_kinds: MakeKinds, storage: Storage | No
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """The connected parts. They run during :meth:`serving`."""
+    """A server's connected parts. They run during :meth:`serving`."""
 
     options: Options
     tls: ServerTls
@@ -144,7 +144,7 @@ class _Clients:
 
 
 async def built(options: Options, make_kinds: MakeKinds, storage: Storage | None, stack: AsyncExitStack) -> Process:
-    """Build a Process with all its parts by the options; ``stack`` closes them."""
+    """Build a Process with all its parts by the options; ``stack`` closes them. ``storage`` None: by the options."""
     clients = await _Clients.entered(options, stack)
     kept = storage or _storage(options)
     stack.push_async_callback(kept.close)

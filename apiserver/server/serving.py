@@ -33,7 +33,7 @@ DRAIN_SECONDS: Final = 20.0
 
 
 class Listener:
-    """Serves a chain over TLS."""
+    """Accepts connections over TLS, and serves their requests by ``chain``."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class Listener:
             yield from connections.families(self._handshakes)
 
     async def stop(self, *, delay: float, not_ready: Callable[[], None]) -> None:
-        """Shut down in the order of the module's docstring."""
+        """Shut down: call ``not_ready``; after ``delay`` seconds refuse new requests, end watches and streams, and finish requests."""
         not_ready()
         logger.info("stopping: not ready any more", extra={"delay_seconds": delay})
         await asyncio.sleep(delay)

@@ -65,7 +65,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """Input of the decision."""
+    """What :func:`plan` decides from about a pod's eviction."""
 
     pod: Object | None
     """None: no pod has this name."""
@@ -85,7 +85,7 @@ class Observed:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The answer, and the writes that must precede it."""
+    """The answer to an eviction, and the writes that must precede it."""
 
     allowed: bool
     message: str = ""

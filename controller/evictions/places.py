@@ -17,7 +17,7 @@ CLUSTER: Final = ""
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """The concurrent migrations on one node or in the cluster."""
+    """Evictions' concurrent migrations from one node or in the cluster, and their limit."""
 
     where: str
     limit: int

@@ -34,7 +34,7 @@ RETRY_SECONDS: Final = 10.0
 
 @dataclass(frozen=True, slots=True)
 class EvictionWebhook:
-    """``caBundle`` of the webhook, as a consumer of the authorities' bundle."""
+    """Reads and writes ``caBundle`` in the configuration of the eviction webhook."""
 
     client: Client
     name: str = NAME
@@ -57,7 +57,7 @@ class EvictionWebhook:
 
 
 class SecretRotation:
-    """Writes a new secret into the path at start and every few minutes, on the leader."""
+    """Writes a new secret into the eviction webhook's path at start and every few minutes, on the leader."""
 
     def __init__(self, client: Client, *, interval: float = ROTATE_SECONDS, retry: float = RETRY_SECONDS, name: str = NAME) -> None:
         self._client = client
@@ -80,7 +80,7 @@ class SecretRotation:
             await asyncio.sleep(pause)
 
     async def rotate(self) -> None:
-        """Write a new secret into the URL path of the webhooks."""
+        """Write a new secret into the URL path of the webhooks. Raises StatusError, TransportError."""
         changed = copy.deepcopy(await self._client.get(VALIDATING_WEBHOOK_CONFIGURATIONS, self._name))
         path = PREFIX + secrets.token_hex(SECRET_BYTES)
         for each in webhooks_of(changed):

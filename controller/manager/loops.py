@@ -49,7 +49,7 @@ from controller.runtime.validating import Validate, Validated
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """The copy that an informer keeps of a resource's objects."""
+    """Which objects an informer copies, and how: trimmed and indexed."""
 
     resource: Resource
     trim: Callable[[Object], Object]
@@ -130,7 +130,7 @@ SOURCES: Final[Mapping[str, Source]] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class Material:
-    """What the loops share."""
+    """Client, settings and informers that the loops share."""
 
     client: Client
     recorder: Recorder
@@ -155,7 +155,7 @@ class Subscriber(Reconciler, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """A row of the table."""
+    """One of virt-controller's loops: how to make it, and the informers and rights that it needs."""
 
     name: str
     """Label ``controller`` of its metrics."""

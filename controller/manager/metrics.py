@@ -16,7 +16,7 @@ from controller.serving.reconcile_metrics import ReconcileMetrics
 
 
 class Metrics:
-    """This process's metrics."""
+    """virt-controller's metrics."""
 
     def __init__(self) -> None:
         self._registry = Registry()

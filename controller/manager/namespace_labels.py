@@ -23,7 +23,7 @@ RETRY_SECONDS: Final = 10.0
 
 
 class NamespaceLabels:
-    """Sets the label if there is none, and checks every ten minutes."""
+    """Sets the Pod Security label of the installation's namespace if there is none; checks every ten minutes."""
 
     def __init__(self, client: Client, namespace: str) -> None:
         self._client = client

@@ -26,7 +26,7 @@ MAX_CALL_SECONDS: Final = 100.0
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """The options of the command line."""
+    """virt-controller's options, from its command line."""
 
     kubeconfig: str | None
     namespace: str

@@ -20,7 +20,7 @@ Scope: TypeAlias = Literal["cluster", "installation", "node leases"]
 
 @dataclass(frozen=True, slots=True)
 class Right:
-    """Verbs on one resource, as a Role grants them."""
+    """Verbs, separated by spaces, on one resource, as a Role grants them."""
 
     group: str
     resource: str

@@ -35,7 +35,7 @@ PODS_AT_ONCE: Final = 10
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """The objects that still exist."""
+    """The sets, Migrations, machines and guests' pods that still exist."""
 
     sets: tuple[Object, ...]
     migrations: tuple[Object, ...]

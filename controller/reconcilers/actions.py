@@ -70,14 +70,14 @@ class WriteStatus:
 
 @dataclass(frozen=True, slots=True)
 class AddFinalizer:
-    """Add this finalizer."""
+    """Add this finalizer to the object."""
 
     finalizer: str
 
 
 @dataclass(frozen=True, slots=True)
 class RemoveFinalizer:
-    """Remove this finalizer."""
+    """Remove this finalizer from the object."""
 
     finalizer: str
 

@@ -57,7 +57,7 @@ EMPTIED: Final = "emptied"
 
 @dataclass(frozen=True, slots=True)
 class ServerDisk:
-    """A disk of a server, as used in a namespace."""
+    """A disk that a storage server has, by its digest, as used in a namespace."""
 
     namespace: str
     digest: str

@@ -19,7 +19,7 @@ KEY: Final = "compact_rev_key"
 
 
 class Compactor:
-    """One server's part."""
+    """Compacts the history of storage, in turns with the other servers on an etcd."""
 
     def __init__(self, storage: Storage) -> None:
         """Take the storage with etcd's keys."""

@@ -21,7 +21,7 @@ LOCKS: Final = "claims"
 
 
 class Encryption:
-    """The configuration file and the encrypted storage."""
+    """Encrypts a storage as a configuration file says."""
 
     def __init__(
         self, plain: Storage, file: Path, root: str, reloads: Counter, seconds: float | None, kms_seconds: tuple[float, float]

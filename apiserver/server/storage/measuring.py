@@ -17,7 +17,7 @@ _LABELS: Final = ("operation", "group", "resource")
 
 
 class StorageMetrics:
-    """The metrics, with cached cells per resource."""
+    """Metrics of storage operations, with cached cells per resource."""
 
     def __init__(self, root: str) -> None:
         self._skip = len(root.strip("/").split("/")) if root.strip("/") else 0

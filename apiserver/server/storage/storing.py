@@ -28,7 +28,7 @@ _CLUSTER: Final = "etcd-0"
 
 @dataclass(frozen=True, slots=True)
 class StorageOptions:
-    """Flags with Go's names and defaults."""
+    """Flags about storage, with Go's names and defaults."""
 
     encryption_provider_config: Path | None = None
     encryption_provider_config_automatic_reload: bool = False
@@ -99,7 +99,7 @@ class HealthCheck:
 
 
 class Storing:
-    """Wraps ``storage``; run ``background`` with it."""
+    """One server's ``storage``, encrypted if so configured; the caller runs ``background`` meanwhile."""
 
     def __init__(
         self,

@@ -66,7 +66,7 @@ class Authority:
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """The existing Secrets and consumers."""
+    """The existing Secrets of an authority and its leaves, and the fingerprint that each consumer has."""
 
     authority: Data | None = field(repr=False)
     """None: the Secret does not exist."""

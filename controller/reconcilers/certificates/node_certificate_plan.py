@@ -37,7 +37,7 @@ MAX_MESSAGE: Final = 1000
 
 @dataclass(frozen=True, slots=True)
 class Nothing:
-    """Already decided, or not for our signer."""
+    """Do nothing: the request is already decided, or not for our signer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class Deny:
 
 @dataclass(frozen=True, slots=True)
 class Fail:
-    """Refuse to sign a request that another client approved, with the reason."""
+    """Refuse to sign a request that is already approved, with the reason."""
 
     message: str
 

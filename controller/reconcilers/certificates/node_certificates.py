@@ -66,7 +66,7 @@ def trim_request(request: Object) -> Object:
 
 
 class NodeCertificates:
-    """Reconciler of certificate signing requests."""
+    """Reconciler of virt-handlers' certificate signing requests."""
 
     def __init__(self, client: Client, requests: Informer, namespace: str, lifetime: timedelta, clock: Clock) -> None:
         self._client = client

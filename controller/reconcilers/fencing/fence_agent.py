@@ -44,7 +44,7 @@ class Agent(Protocol):
 
 
 class Executable:
-    """A fence agent that is a file."""
+    """A fence agent that is an executable file; a call may take ``seconds``."""
 
     def __init__(self, path: Path, seconds: float) -> None:
         self._path = path

@@ -52,7 +52,7 @@ Decision: TypeAlias = Nothing | Wait | Refuse | Fence | Unfence
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """Input of the decision."""
+    """What :func:`plan` decides from about a node."""
 
     node: Object
     reports_for: float | None
@@ -103,7 +103,7 @@ def boot_of(node: Object) -> str:
 
 
 def contradiction(before: Object, after: Object) -> str:
-    """Return a message if the agent called the node off, but the kubelet reports with the same boot ID; else empty."""
+    """Return a message if the kubelet reports with the same boot ID ``after`` the agent called the node off; else empty."""
     if node_states.kubelet_is_unreachable(after) or boot_of(after) != boot_of(before):
         return ""
     return "it says that the node was off, but the kubelet reports with the same boot ID: correct the agent's data about this node"

@@ -69,7 +69,7 @@ class Fencing:
         self._reports.subscribe(lambda node: controller.enqueue(NamespacedName("", node)))
 
     async def reconcile(self, request: Request) -> Result:
-        """Fence or unfence one node."""
+        """Fence or unfence one node if needed."""
         cached = self._informers.nodes.get("", request.name)
         if cached is None or not fencing_plan.is_of_interest(cached, self._waiting(request.name)):
             self._forget(request.name)

@@ -13,7 +13,7 @@ MAX_VIEW_BYTES: Final = 64 * MIB
 
 
 def requirements(domain: Object, claims: Claims) -> Requirements:
-    """Return the memory of the viewers' image, at most the card's memory."""
+    """Return the memory of the viewers' image, at most the video card's; none without displays."""
     del claims
     if not graphics.defaulted(domain):
         return Requirements()

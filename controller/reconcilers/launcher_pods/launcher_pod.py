@@ -75,7 +75,7 @@ _FAMILIES: Final = (
 
 
 def launcher_pod(vm: Object, attempt: int, claims: Claims, settings: Settings, placement: Placement) -> Object:
-    """Return the pod of a start attempt."""
+    """Return the pod of a machine's start attempt."""
     name = names.launcher_pod_name(name_of(vm), uid_of(vm), attempt)
     return _pod(vm, name, {}, attempt, _requirements(vm, claims, placement), settings, placement)
 
@@ -116,7 +116,7 @@ def removal_pod(vm: Object, claim: str, settings: Settings) -> Object:
 
 
 def attachment_pod(vm: Object, disk: Object, settings: Settings, *, is_block: bool = False) -> Object:
-    """Return the pod that has the claim of a disk on the guest's node; virt-handler takes the mount, or the device (``is_block``).
+    """Return the pod that has the claim or image of a disk on the guest's node; virt-handler takes the mount, or the device (``is_block``).
 
     It has no labels and networks of the machine, and the readiness gate keeps Services away.
     """

@@ -17,7 +17,7 @@ Claims = Mapping[str, Object | None]
 
 @dataclass(frozen=True, slots=True)
 class Requirements:
-    """Requirements of one or more families of fields."""
+    """What fields of a machine require of its pod; ``+`` joins them."""
 
     guest_bytes: int = 0
     overhead_bytes: int = 0

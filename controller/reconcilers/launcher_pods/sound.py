@@ -13,6 +13,6 @@ SOUND_BYTES: Final = 4 * MIB
 
 
 def requirements(domain: Object, claims: Claims) -> Requirements:
-    """Return the memory of a sound card."""
+    """Return the memory of the sound card, if any."""
     del claims
     return Requirements(overhead_bytes=SOUND_BYTES) if sound.defaulted(domain) else Requirements()

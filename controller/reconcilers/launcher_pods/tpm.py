@@ -13,6 +13,6 @@ SWTPM_BYTES: Final = 16 * MIB
 
 
 def requirements(domain: Object, claims: Claims) -> Requirements:
-    """Return the memory of swtpm. ``firmware`` has the claim with its state."""
+    """Return the memory of swtpm if the domain has a TPM. ``firmware.requirements`` returns the claim with its state."""
     del claims
     return Requirements() if tpm.defaulted(domain) is None else Requirements(overhead_bytes=SWTPM_BYTES)
