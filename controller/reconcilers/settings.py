@@ -30,7 +30,7 @@ class MigrationLimits:
 
 @dataclass(frozen=True, slots=True)
 class WorkloadUpdate:
-    """Updates of guests with a virt-launcher of another release."""
+    """How guests with a virt-launcher of another release are updated."""
 
     strategy: UpdateStrategy = "LiveMigrate"
     batch_size: int = 5
@@ -65,7 +65,7 @@ class FenceAgent:
 
 @dataclass(frozen=True, slots=True)
 class Restarts:
-    """Restarts of machines from lost nodes."""
+    """How fast machines of lost nodes are restarted."""
 
     batch: int = 10
     """Starts per interval, in the whole cluster."""

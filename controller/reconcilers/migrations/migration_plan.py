@@ -79,7 +79,10 @@ _OURS: Final = frozenset({"", phases.PENDING, phases.SCHEDULING, phases.PREPARIN
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """Input of the decision."""
+    """What :func:`plan` decides from: a migration, its machine and pods, and why kube-apiserver refused the target (``refusal``).
+
+    ``source_labels`` are those of the source's node; ``turn`` is the queue's decision.
+    """
 
     migration: Object
     vm: Object | None

@@ -43,7 +43,7 @@ _LONG: Final = timedelta(seconds=LONG_SECONDS)
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """Input of the decision."""
+    """What :func:`turns` decides from: Migrations, their machines, and the nodes that are being emptied."""
 
     migrations: Sequence[Object]
     machines: Mapping[NamespacedName, Object]

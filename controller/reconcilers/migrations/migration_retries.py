@@ -31,7 +31,7 @@ _OF_ATTEMPT: Final = (departure.RELEASED, progress.CONVERGING, TARGET_SCHEDULED)
 
 @dataclass(frozen=True, slots=True)
 class GiveUp:
-    """No further attempt."""
+    """No further attempt: the Migration fails."""
 
     reason: str
     message: str
@@ -39,7 +39,7 @@ class GiveUp:
 
 @dataclass(frozen=True, slots=True)
 class AwaitEnd:
-    """The target pod still exists."""
+    """The target pod may run: delete ``to_delete``, and look again after ``seconds``."""
 
     message: str
     seconds: float
@@ -60,10 +60,10 @@ Step: TypeAlias = GiveUp | AwaitEnd | Retry
 
 
 def step(migration: Object, target: Object | None, now: datetime, back_off: tuple[int, ...], evidence: Evidence = NOTHING) -> Step:
-    """Return what follows a failed attempt: GiveUp, AwaitEnd (of the target pod) or Retry.
+    """Return what follows a failed attempt: AwaitEnd, GiveUp after ``MAX_ATTEMPTS`` or if the target pod does not end in time, or Retry.
 
-    ``migration`` includes that attempt among the failed ones; ``target`` is None if gone; ``back_off`` has the seconds before each
-    further attempt.
+    ``migration`` includes that attempt among the failed ones; ``target`` is None if gone; ``back_off`` has ``MAX_ATTEMPTS - 1`` values:
+    the seconds before each further attempt. ``evidence`` may prove that the target does not run.
     """
     number, failure = migration_attempts.number_of(migration), migration_attempts.failure_of(migration) or {}
     reason, message = str(failure.get("reason") or "Failed"), one_line(str(failure.get("message") or "no reason given"), MAX_MESSAGE)

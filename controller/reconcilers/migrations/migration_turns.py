@@ -36,7 +36,7 @@ def state_of(migration: Object) -> list[str]:
 
 
 class MigrationTurns:
-    """The queue of Migrations."""
+    """The queue of Migrations that have not begun, decided from the informers."""
 
     def __init__(self, informers: Informers, limits: MigrationLimits, clock: Clock) -> None:
         self._informers = informers
@@ -89,7 +89,7 @@ class MigrationTurns:
 
     @contextmanager
     def tried(self, migration: Object) -> Iterator[None]:
-        """Record after the block whether the Migration began; if not, others go first for ``IN_VAIN_SECONDS``. Not after a Conflict."""
+        """Record after the block whether the Migration began; if not, others go first for ``IN_VAIN_SECONDS``. Nothing after a Conflict."""
         wrote_another = False
         try:
             yield

@@ -147,7 +147,7 @@ class Migrations:
         return Result(sooner(again, self._settings.times.unwatched if _has_unwatched(seen) else None))
 
     async def _clean_up(self, migration: Object) -> Result:
-        """Delete a finished Migration if there are too many, from informers only."""
+        """Delete a finished Migration if its machine has too many, by the informers' copies only."""
         # A tenant's finalizer can keep thousands, each considered when the machine changes.
         others = () if is_deleting(migration) else self._informers.migrations_of(evictions.machine_of(migration))
         actions = migration_history.clean_up(migration, others, self._limits.kept, self._clock.now())

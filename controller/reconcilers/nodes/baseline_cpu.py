@@ -32,7 +32,7 @@ _MAX_TEXT: Final = 300
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The chosen CPU."""
+    """The chosen CPU, or a message why there is none."""
 
     chosen: Chosen | None
     """None: guests have the CPU of their node."""
@@ -137,7 +137,7 @@ def _is_selective(asked: Object) -> bool:
 
 
 def matches(node: Object, asked: Object) -> bool:
-    """Return whether a node matches ``nodeName``, ``nodeSelector`` and the required node affinity, as in kube-scheduler."""
+    """Return whether a trimmed Node matches ``asked``: ``nodeName``, ``nodeSelector`` and the required node affinity, as in kube-scheduler."""
     if asked.get("nodeName"):
         return bool(asked["nodeName"] == name_of(node))
     if any(_label(node, key) != value for key, value in (asked.get("nodeSelector") or {}).items()):

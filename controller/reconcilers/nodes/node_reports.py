@@ -174,7 +174,7 @@ class NodeReports:
         return {} if self._guardians is None else guards.sealed_pods(self._guardians.list())
 
     def promised_pods(self, node: str) -> frozenset[str] | None:
-        """Return the uids of the pods that a node's guardian promised to end; None without a guardian."""
+        """Return the uids of the pods that a node's guardian promised to end; None without a promise."""
         found = None if self._guardians is None else self._guardians.get(self._namespace, names.guardian_lease(node))
         promise = None if found is None else guards.promise_of(found)
         return None if promise is None or promise.withdrawn else frozenset(promise.pods)

@@ -75,12 +75,12 @@ class Absences:
         return max(0.0, known.absent_since + lingering_seconds(known.grace_seconds) - self._elapsed())
 
     def hold(self, obj: Object) -> None:
-        """Record that this deleted pod's kubelet is unreachable: the containers' time restarts when it reports."""
+        """Record that the kubelet of the deleted pod of ``obj`` is unreachable: the containers' time restarts when it reports."""
         if (known := self._known.get(key_of(obj))) is not None:
             known.is_held = True
 
     def note_report(self, obj: Object) -> None:
-        """Record that this pod was gone while its node reported, so its deletion does not state that the node is off."""
+        """Record that the pod of ``obj`` was gone while its node reported, so its deletion does not state that the node is off."""
         if (known := self._known.get(key_of(obj))) is not None:
             known.went_first = True
 

@@ -152,7 +152,7 @@ class Loss:
 
 
 def loss_of(own: Object | None, evidence: Evidence) -> Loss | None:
-    """Return how the machine's own pod, None if absent, was lost with its node, by a person's or a guardian's word; else None."""
+    """Return the Loss of the machine's own pod (None if absent) with its node, if a person or a guardian states it; else None."""
     if own is not None:
         judged = [(pod_state.node_of(own), verdict(own, evidence))]
     else:

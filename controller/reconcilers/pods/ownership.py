@@ -26,7 +26,7 @@ _PREFIX: Final = f"{names.GROUP}/"
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """A pod in a status."""
+    """A pod that a status names; ``uid`` is empty if not recorded."""
 
     name: str
     uid: str

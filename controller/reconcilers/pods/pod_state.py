@@ -100,7 +100,7 @@ def lacked_devices(pod: Object | None) -> bool:
 
 
 def end_of(pod: Object) -> End:
-    """Return how a pod ended, as result and message: virt-launcher's or else the kubelet's."""
+    """Return how an ended pod ended, as result and message: virt-launcher's or else the kubelet's. A pod that runs seems failed."""
     for each in dig(pod, "status", "containerStatuses") or ():
         if (terminated := dig(each, "state", "terminated")) is not None:
             code, said = terminated.get("exitCode"), str(terminated.get("message") or "")

@@ -22,7 +22,7 @@ BURST: Final = 500
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """Input of the decision."""
+    """What :func:`plan` decides from: a set, its machines and claims."""
 
     replica_set: Object
     machines: Sequence[Object]

@@ -46,7 +46,7 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """Input of the decision."""
+    """What :func:`plan` decides from: machines with an outdated launcher, Migrations, and recent evictions."""
 
     candidates: Sequence[Candidate]
     migrations: Sequence[Object]
@@ -63,7 +63,7 @@ class Observed:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Migrations and evictions that begin, in order."""
+    """What begins, in order: pairs of a machine and its new Migration, or of a machine and its pod to evict."""
 
     migrations: tuple[tuple[Object, Object], ...] = ()
     evictions: tuple[tuple[Object, Object], ...] = ()
