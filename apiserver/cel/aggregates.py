@@ -90,7 +90,7 @@ def compile_map(nodes: Nodes, node: MapOf, scope: dict[str, int]) -> Code:
 
 
 def compile_message(nodes: Nodes, node: MessageOf, scope: dict[str, int]) -> Code:
-    """Compile ``Object.spec{...}`` or ``JSONPatch{...}``."""
+    """Compile ``Object.spec{...}`` or ``JSONPatch{...}``. Raises CompileError."""
     name = node.name
     if name != "JSONPatch" and name.partition(".")[0] != "Object":
         raise nodes.source.error(node.at, f"undeclared reference to '{name}' (in container '')")

@@ -13,7 +13,7 @@ Run = Callable[[Frame], Value]
 
 
 class Code(NamedTuple):
-    """A compiled node."""
+    """A compiled node of the syntax tree; ``run`` evaluates it."""
 
     run: Run
     cost: int

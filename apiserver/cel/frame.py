@@ -9,7 +9,7 @@ from apiserver.cel.values import CostExceeded, Value
 
 
 class Frame:
-    """Variables, loop variables by slot, and the cost."""
+    """State of one evaluation: variables, loop variables by slot, and the cost."""
 
     __slots__ = ("cost", "limit", "slots", "toiled", "variables")
 

@@ -15,7 +15,7 @@ class Clock(Protocol):
 
 
 class SystemClock:
-    """The machine's clock."""
+    """The system's clock."""
 
     def now(self) -> datetime:
         """Return the current time in UTC."""

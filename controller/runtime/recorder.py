@@ -83,7 +83,7 @@ class _Similar:
 
 @dataclass(slots=True)
 class Written:
-    """An Event on the server."""
+    """Name and count of an Event on the server."""
 
     name: str
     count: int

@@ -15,7 +15,7 @@ MAX_MESSAGE: Final = 1000
 
 
 class Objects(Protocol):
-    """An informer."""
+    """The objects of a kind, as an informer has them."""
 
     def get(self, namespace: str, name: str) -> Object | None:
         """Return one object, or None."""

@@ -23,7 +23,7 @@ class Watch:
 
 
 def observe(before: Watch | None, version: str, now: float, times: Times, *, fresh: bool) -> Watch:
-    """Return what is known after a read that ended now. ``fresh``: a majority of the voters is. A missed read resets q."""
+    """Return what is known after a read that ended now. ``fresh``: a majority of the voters is. A missed read resets ``fresh_since``."""
     if before is None or before.version != version:
         return Watch(version, now, now if fresh else None, now)
     missed = now - before.read_at > times.read + times.read_limit
@@ -41,7 +41,7 @@ def fresh_voters(promises: Mapping[str, Promise], sent: Mapping[str, float], own
 
 
 def may_seal(watch: Watch, times: Times) -> bool:
-    """Return whether the Lease did not change, and a majority was fresh, for ``Times.wait`` before the last read."""
+    """Return whether the Lease did not change, and a majority of its voters was fresh at every read, for ``Times.wait`` before the last."""
     is_unchanged = watch.read_at - watch.unchanged_since >= times.wait
     return is_unchanged and watch.fresh_since is not None and watch.read_at - watch.fresh_since >= times.wait
 

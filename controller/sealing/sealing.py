@@ -78,7 +78,7 @@ class Sealing:
             await asyncio.sleep(max(0.0, began + seconds - self._elapsed()))
 
     async def beat(self) -> None:
-        """Write a new beat for the voters."""
+        """Write this replica's next beat, a number that guardians echo. Raises StatusError, TransportError, TimeoutError."""
         self._number += 1
         beat, now = str(self._number), self._elapsed()
         self._sent = {each: at for each, at in self._sent.items() if now - at <= 2 * self._times.fresh} | {beat: now}

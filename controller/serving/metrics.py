@@ -21,7 +21,7 @@ CERTIFICATE_SECONDS: Final = 2.0
 
 
 async def certificate(files: Files) -> ServerTls:
-    """Wait until the certificate exists; return the TLS context of a server without client certificates."""
+    """Wait until the certificate exists; return a ServerTls that requests no client certificates."""
     told = ""
     while True:
         try:

@@ -23,7 +23,7 @@ _LONGEST: Final = 256
 
 @dataclass(slots=True, eq=False)
 class Quantity(Opaque):
-    """An amount."""
+    """A quantity as CEL value, such as ``500m``."""
 
     type_name: ClassVar[str] = "kubernetes.Quantity"
     amount: quantity.Quantity

@@ -44,7 +44,7 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The authorizer's answer."""
+    """The authorizer's answer to a Question."""
 
     allowed: bool
     reason: str = ""
@@ -52,7 +52,7 @@ class Answer:
 
 
 class Undecided(Exception):
-    """An evaluation needs an answer first."""
+    """An evaluation needs the answer to ``question`` first."""
 
     def __init__(self, question: Question) -> None:
         super().__init__(question)
@@ -61,7 +61,7 @@ class Undecided(Exception):
 
 @dataclass(slots=True, eq=False)
 class Authorizer(Opaque):
-    """The user to check, and the request's answers."""
+    """The user to check, and the answers that are known for the request."""
 
     type_name: ClassVar[str] = "kubernetes.authorization.Authorizer"
     user: User

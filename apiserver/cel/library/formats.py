@@ -29,7 +29,7 @@ _DATE: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 
 @dataclass(slots=True, eq=False)
 class Format(Opaque):
-    """One format."""
+    """A named format of strings; ``errors`` returns why a text lacks it."""
 
     type_name: ClassVar[str] = "kubernetes.NamedFormat"
     name: str

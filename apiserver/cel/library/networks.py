@@ -21,7 +21,7 @@ _LONGEST: Final = 64
 
 @dataclass(slots=True, eq=False)
 class Ip(Opaque):
-    """One address."""
+    """An IP address as CEL value."""
 
     type_name: ClassVar[str] = "net.IP"
     address: IPv4Address | IPv6Address

@@ -137,7 +137,7 @@ def _is_selective(asked: Object) -> bool:
 
 
 def matches(node: Object, asked: Object) -> bool:
-    """Return whether a trimmed Node matches ``asked``: ``nodeName``, ``nodeSelector`` and the required node affinity, as in kube-scheduler."""
+    """Return whether a trimmed Node matches ``asked``: ``nodeName``, ``nodeSelector`` and required node affinity, as in kube-scheduler."""
     if asked.get("nodeName"):
         return bool(asked["nodeName"] == name_of(node))
     if any(_label(node, key) != value for key, value in (asked.get("nodeSelector") or {}).items()):

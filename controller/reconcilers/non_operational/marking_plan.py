@@ -27,7 +27,7 @@ _CLEARED: Final = "no failed starts count against the node"
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """Input of the decision."""
+    """What :func:`plan` decides from: a Node, its Verdict, and how many nodes are avoided."""
 
     node: Object
     verdict: Verdict | None

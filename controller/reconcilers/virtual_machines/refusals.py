@@ -15,7 +15,7 @@ class _Refusal(NamedTuple):
 
 
 class Refusals:
-    """Each machine's refusals."""
+    """Requests that the API server refused for running guests, by machine."""
 
     def __init__(self, elapsed: Callable[[], float]) -> None:
         self._elapsed = elapsed

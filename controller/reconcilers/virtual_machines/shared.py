@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 class Shared(Generic[T]):
-    """A value computed at most once in these seconds."""
+    """A value that is computed at most once in ``seconds``."""
 
     def __init__(self, elapsed: Callable[[], float], seconds: float = SHARED_SECONDS) -> None:
         self._elapsed = elapsed
