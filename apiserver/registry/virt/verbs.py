@@ -17,7 +17,7 @@ from apiserver.apis.meta import errors, objects, times
 from apiserver.apis.meta.objects import Object
 from apiserver.apis.virt.hardware import disks
 from apiserver.apis.virt.kinds import dig_vm
-from apiserver.apis.virt.lifecycle import conditions, departure, freezing, keys, managed_save, operations, phases, power
+from apiserver.apis.virt.lifecycle import conditions, departure, freezing, keys, managed_save, operations, phases, power, summary
 from apiserver.apis.virt.places import names
 from apiserver.apis.virt.places.resources import MIGRATIONS, VIRTUAL_MACHINES
 from apiserver.apis.virt.spec import running
@@ -262,16 +262,17 @@ def refuse_start(vm: Object) -> Refusal:
     decision = power.decide(vm)
     if not decision.on or _waits_to_retry(vm, decision):
         return None
-    if _is_open(vm, decision):
-        return f"the virtual machine is already on ({phases.phase_of(vm) or 'Pending'})"
-    return "the virtual machine is already being started"
+    if phases.phase_of(vm) not in phases.WITH_POD or not _is_open(vm, decision):
+        return _being_started(vm)
+    if (state := summary.word(vm)) == summary.PAUSED:
+        return f"the virtual machine is already on, but paused; to continue it: kubectl virt unpause {objects.name_of(vm)}"
+    return f"the virtual machine is already on ({state})"
 
 
 def refuse_discarding(vm: Object) -> Refusal:
     """Return why a start cannot discard a suspended guest's image; None if it can, as also between failing resumes."""
-    phase = phases.phase_of(vm)
-    if phase in phases.WITH_POD:
-        return f"the virtual machine is already on ({phase})"
+    if phases.phase_of(vm) in phases.WITH_POD:
+        return f"the virtual machine is already on ({summary.word(vm)})"
     return None if managed_save.of(vm) else "the virtual machine is not suspended; start boots it"
 
 
@@ -288,7 +289,7 @@ def refuse_stop(vm: Object) -> Refusal:
         return None
     if phases.phase_of(vm) in phases.WITH_POD:
         return "the virtual machine is already being shut down"
-    return "the virtual machine is already off"
+    return f"the virtual machine is already off ({summary.word(vm)})"
 
 
 def refuse_restart(vm: Object) -> Refusal:
@@ -297,9 +298,9 @@ def refuse_restart(vm: Object) -> Refusal:
     if _waits_to_retry(vm, decision):
         return None
     if phases.phase_of(vm) not in phases.WITH_POD:
-        return "the virtual machine has not been started yet" if decision.on else "the virtual machine is off; start it instead"
+        return _being_started(vm) if decision.on else f"the virtual machine is off ({summary.word(vm)}); {_remedy(vm, decision)}"
     if not decision.on:
-        return "the virtual machine is being shut down; start it instead"
+        return f"the virtual machine is being shut down ({summary.word(vm)}); {_remedy(vm, decision)}"
     if decision.attempt != power.current_attempt(vm):
         return "the virtual machine is already being restarted"
     return None
@@ -315,7 +316,9 @@ def refuse_unpause(vm: Object) -> Refusal:
     busy = _refuse_busy(vm, "unpause")
     if busy is not None:
         return busy
-    return None if power.wants_paused(vm) or objects.is_true(_conditions(vm), conditions.PAUSED) else "the virtual machine is not paused"
+    if power.wants_paused(vm) or objects.is_true(_conditions(vm), conditions.PAUSED):
+        return None
+    return f"the virtual machine is not paused ({summary.word(vm)})"
 
 
 def refuse_reset(vm: Object) -> Refusal:
@@ -334,7 +337,8 @@ def _refuse_still(verb: str) -> Callable[[Object], Refusal]:
 
     def refuse(vm: Object) -> Refusal:
         stands = power.wants_paused(vm) or objects.is_true(_conditions(vm), conditions.PAUSED)
-        return _refuse_busy(vm, verb) or ("the guest is paused; unpause it first" if stands else None)
+        first = f"the guest is paused; unpause it first: kubectl virt unpause {objects.name_of(vm)}"
+        return _refuse_busy(vm, verb) or (first if stands else None)
 
     return refuse
 
@@ -478,10 +482,9 @@ def _refuse_deleting(vm: Object) -> Refusal:
 
 
 def _refuse_busy(vm: Object, verb: str) -> Refusal:
-    phase = phases.phase_of(vm)
-    if phase != phases.RUNNING:
-        return f"cannot {verb} a virtual machine that is not running; its phase is {phase or 'Pending'}"
     decision = power.decide(vm)
+    if phases.phase_of(vm) != phases.RUNNING:
+        return f"cannot {verb} a virtual machine that is not running ({summary.word(vm)}); {_remedy(vm, decision)}"
     if not decision.on:
         return "the virtual machine is being shut down"
     if decision.attempt != power.current_attempt(vm):
@@ -493,6 +496,23 @@ def _refuse_busy(vm: Object, verb: str) -> Refusal:
         way = f"wait until it ends, or cancel it: kubectl delete {MIGRATIONS.plural}/{migration['name']}"
         return f'the virtual machine is being migrated (migration "{migration["name"]}"): {way}'
     return None
+
+
+def _being_started(vm: Object) -> str:
+    return f"the virtual machine is already being started ({summary.word(vm)}); {_remedy(vm, power.decide(vm))}"
+
+
+def _remedy(vm: Object, decision: power.Power) -> str:
+    """Return the command that brings a machine without a running guest to run."""
+    name, phase = objects.name_of(vm), phases.phase_of(vm)
+    if phase == phases.UNKNOWN:
+        return f"its node does not report: kubectl describe vm {name}"
+    if decision.on:
+        return f"to wait until it runs: kubectl virt start {name} --wait"
+    if phase not in phases.WITH_POD and managed_save.of(vm):
+        ways = f"kubectl virt resume {name} continues it, kubectl virt start {name} --discard-state boots it without that memory"
+        return f"its memory is saved: {ways}"
+    return f"to start it: kubectl virt start {name}"
 
 
 def _discard_image(vm: Object) -> None:

@@ -72,6 +72,14 @@ SUSPENDING = {"id": "s", "number": 1, "action": "Suspend", "attempt": 1}
 IMAGE = {"id": "s", "claimName": "memory", "file": "u1/s", "digest": "sha256:00", "sizeBytes": 1}
 
 
+START = "to start it: kubectl virt start vm1"
+WAIT = "to wait until it runs: kubectl virt start vm1 --wait"
+RESUME = "its memory is saved: kubectl virt resume vm1 continues it, kubectl virt start vm1 --discard-state boots it without that memory"
+PAUSED = [{"type": "Paused", "status": "True", "reason": "User"}]
+UNPAUSE_IT = "the virtual machine is already on, but paused; to continue it: kubectl virt unpause vm1"
+STOP = {"action": "Stop", "attempt": 1, "runStrategy": "RerunOnFailure"}
+
+
 def _with_claim(vm: dict[str, Any], *disks: dict[str, Any]) -> dict[str, Any]:
     vm["spec"] |= {"managedSave": {"claimName": "Memory"}}
     vm["spec"]["domain"]["devices"]["disks"] = list(disks)
@@ -321,7 +329,7 @@ def test_pause_and_unpause_take_turns() -> None:
     assert power.wants_paused(paused)
     assert _refusal("pause", paused) == "the virtual machine is already paused"
     assert not power.wants_paused(_call("unpause", paused))
-    assert _refusal("unpause", _vm()) == "the virtual machine is not paused"
+    assert _refusal("unpause", _vm()) == "the virtual machine is not paused (Running)"
 
 
 FAULT = [{"type": "Paused", "status": "True", "reason": "DiskFull"}]
@@ -463,18 +471,27 @@ def test_operations_of_an_unlisted_attempt_fail(current: int) -> None:
     ("verb", "vm", "reason"),
     [
         ("start", _vm(), "the virtual machine is already on (Running)"),
-        ("start", _vm("", attempt=0), "the virtual machine is already being started"),
-        ("stop", _off(), "the virtual machine is already off"),
+        ("start", _vm(conditions=PAUSED), UNPAUSE_IT),
+        ("resume", _vm(conditions=PAUSED), UNPAUSE_IT),
+        ("start", _vm("", attempt=0), f"the virtual machine is already being started (Pending); {WAIT}"),
+        ("start", _vm("Scheduled"), "the virtual machine is already on (Starting)"),
+        ("stop", _off(), "the virtual machine is already off (Succeeded)"),
         (
             "stop",
             _vm("Stopping", request={"action": "Stop", "attempt": 1, "runStrategy": "RerunOnFailure"}),
             "the virtual machine is already being shut down",
         ),
-        ("restart", _off(), "the virtual machine is off; start it instead"),
-        ("restart", _vm("Pending", attempt=0), "the virtual machine has not been started yet"),
-        ("pause", _off(), "cannot pause a virtual machine that is not running; its phase is Succeeded"),
-        ("reset", _off(), "cannot reset a virtual machine that is not running; its phase is Succeeded"),
-        ("reset", _vm("Stopping"), "cannot reset a virtual machine that is not running; its phase is Stopping"),
+        ("restart", _off(), f"the virtual machine is off (Succeeded); {START}"),
+        ("restart", _vm("Pending", attempt=0), f"the virtual machine is already being started (Pending); {WAIT}"),
+        ("restart", _vm("Stopping", request=STOP), f"the virtual machine is being shut down (Stopping); {START}"),
+        ("pause", _off(), f"cannot pause a virtual machine that is not running (Succeeded); {START}"),
+        ("reset", _off(), f"cannot reset a virtual machine that is not running (Succeeded); {START}"),
+        ("reset", _vm("Stopping", request=STOP), f"cannot reset a virtual machine that is not running (Stopping); {START}"),
+        (
+            "reset",
+            _vm("Unknown"),
+            "cannot reset a virtual machine that is not running (Unknown); its node does not report: kubectl describe vm vm1",
+        ),
         (
             "reset",
             _vm(request={"action": "Stop", "attempt": 1, "runStrategy": "RerunOnFailure"}),
@@ -490,7 +507,7 @@ def test_operations_of_an_unlisted_attempt_fail(current: int) -> None:
             _vm(conditions=[{"type": "Paused", "status": "True", "reason": "GuestSuspended"}]),
             "the guest suspended itself to memory; kubectl virt unpause wakes it, and then it can be reset",
         ),
-        ("suspend", _off(), "cannot suspend a virtual machine that is not running; its phase is Succeeded"),
+        ("suspend", _off(), f"cannot suspend a virtual machine that is not running (Succeeded); {START}"),
         (
             "suspend",
             _vm(),
@@ -518,10 +535,12 @@ def test_operations_of_an_unlisted_attempt_fail(current: int) -> None:
         ),
         ("resume", _vm(), "the virtual machine is already on (Running)"),
         ("resume", _off(), "the virtual machine is not suspended; start boots it"),
-        ("stop", _suspended(), "the virtual machine is already off"),
-        ("restart", _suspended(), "the virtual machine is off; start it instead"),
-        ("unpause", _vm("Scheduled"), "cannot unpause a virtual machine that is not running; its phase is Scheduled"),
-        ("migrate", _vm("Pending"), "cannot migrate a virtual machine that is not running; its phase is Pending"),
+        ("stop", _suspended(), "the virtual machine is already off (Suspended)"),
+        ("restart", _suspended(), f"the virtual machine is off (Suspended); {RESUME}"),
+        ("restart", _suspended("Stopped", request=STOP), f"the virtual machine is off (Stopped); {RESUME}"),
+        ("unpause", _suspended(), f"cannot unpause a virtual machine that is not running (Suspended); {RESUME}"),
+        ("unpause", _vm("Scheduled"), f"cannot unpause a virtual machine that is not running (Starting); {WAIT}"),
+        ("migrate", _vm("Pending"), f"cannot migrate a virtual machine that is not running (Pending); {WAIT}"),
         *(
             (
                 verb,
@@ -556,7 +575,7 @@ def test_start_and_restart_skip_the_pause_after_a_failure(verb: str) -> None:
     assert power.decide(failed).failures == 1
     decision = power.decide(_call(verb, failed))
     assert (decision.on, decision.attempt, decision.reason, decision.failures) == (True, 2, "Requested", 0)
-    assert _refusal("start", _call(verb, failed)) == "the virtual machine is already being started"
+    assert _refusal("start", _call(verb, failed)) == f"the virtual machine is already being started (Starting); {WAIT}"
 
 
 def test_suspend_is_an_operation_and_resume_the_next_attempt() -> None:

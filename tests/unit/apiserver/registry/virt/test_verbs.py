@@ -88,7 +88,7 @@ def test_keys_are_named_known_and_bounded(body: dict[str, Any], field: str) -> N
 @pytest.mark.parametrize("name", ["softreboot", "nmi", "sendkey", "freeze", "thaw"])
 def test_a_paused_guest_gets_no_signal(name: str, status: dict[str, Any]) -> None:
     body = {"keys": ["KEY_A"]} if name == "sendkey" else {}
-    assert refusal(name, a_vm(**status), **body) == "the guest is paused; unpause it first"
+    assert refusal(name, a_vm(**status), **body) == "the guest is paused; unpause it first: kubectl virt unpause vm1"
 
 
 @pytest.mark.parametrize(
@@ -102,7 +102,10 @@ def test_a_paused_guest_gets_no_signal(name: str, status: dict[str, Any]) -> Non
     ],
 )
 def test_a_machine_that_is_off_gets_no_signal(name: str, refused: str, body: dict[str, Any]) -> None:
-    assert refusal(name, a_vm("Stopped"), **body) == f"cannot {refused} a virtual machine that is not running; its phase is Stopped"
+    assert (
+        refusal(name, a_vm("Stopped", request=STOPPING), **body)
+        == f"cannot {refused} a virtual machine that is not running (Stopped); to start it: kubectl virt start vm1"
+    )
 
 
 @pytest.mark.parametrize("name", ["freeze", "softreboot", "suspend", "migrate"])
@@ -160,7 +163,7 @@ def test_a_guest_that_shuts_down_takes_only_less_time(vm: dict[str, Any]) -> Non
 
 def test_a_machine_without_a_guest_is_not_powered_off() -> None:
     ended = a_vm("Stopped", attempts=[{"number": 1, "result": "Stopped"}], request=STOPPING)
-    assert refusal("poweroff", ended) == "the virtual machine is already off"
+    assert refusal("poweroff", ended) == "the virtual machine is already off (Stopped)"
     assert refusal("poweroff", a_vm("Stopped", deleting=True)) == "the virtual machine is being deleted"
 
 
