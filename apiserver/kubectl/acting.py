@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from apiserver.apis.meta import errors
 from apiserver.apis.meta.objects import Object
 from apiserver.apis.virt.lifecycle import operations
 from apiserver.apis.virt.places.resources import VIRTUAL_MACHINES
@@ -52,7 +53,7 @@ async def act(load: Load, names: Sequence[str], verb: str, body: Mapping[str, An
     begun: list[Begun] = []
 
     async def request(name: str) -> None:
-        begun.append(await _request(access, name, verb, body, dry_run=dry_run))
+        begun.append(await _request(access, name, verb, body, joins=waiting.wait and not dry_run, dry_run=dry_run))
 
     code = await each(names, request)
     if not waiting.wait or dry_run:
@@ -69,12 +70,23 @@ async def act(load: Load, names: Sequence[str], verb: str, body: Mapping[str, An
     return await each(list(tasks), tell) or code
 
 
-async def _request(access: Access, name: str, verb: str, body: Mapping[str, Any], *, dry_run: bool) -> Begun:
+async def _request(access: Access, name: str, verb: str, body: Mapping[str, Any], *, joins: bool, dry_run: bool) -> Begun:
+    """Request the verb. ``joins``: for ``start`` of a machine that is already on, return how to judge that earlier start."""
     call_id = str(uuid.uuid4())
     doing = f"{verb} virtual machine {access.namespace}/{name}"
     sent = {**body, **({"id": call_id} if verb in OPERATIONS else {})}
     path = VIRTUAL_MACHINES.path(access.namespace, name, verb)
-    vm = await verbs.request(access, "PUT", path, doing, body=sent, params={"dryRun": "All"} if dry_run else None)
+    try:
+        vm = await verbs.answered(access, "PUT", path, doing, body=sent, params={"dryRun": "All"} if dry_run else None)
+    except errors.StatusError as error:
+        if not (joins and verb == "start" and not body and isinstance(error, errors.Conflict)):
+            raise messages.of_status(error, doing) from error
+        vm = await verbs.request(access, "GET", VIRTUAL_MACHINES.path(access.namespace, name), doing)
+        judge = outcomes.of_earlier_start(vm)
+        if judge is None:
+            raise messages.of_status(error, doing) from error
+        print(f"virtualmachine.kubevirt.io/{name}: already on or being started", flush=True)
+        return Begun(name, vm, judge)
     print(f"virtualmachine.kubevirt.io/{name}: {verb} requested{' (server dry run)' if dry_run else ''}", flush=True)
     return Begun(name, vm, outcomes.of_operation(call_id), call_id) if verb in OPERATIONS else Begun(name, vm, outcomes.of_level(verb, vm))
 

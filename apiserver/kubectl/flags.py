@@ -46,12 +46,14 @@ WITH_VALUE: Final = frozenset(
 """Of the cluster."""
 _WAITS: Final = {
     "migrate": "show progress until the end; exit status 0 if the guest moved, else 1. Ctrl-C does not cancel the migration",
-    "start": "wait until the guest runs; exit status 0 if it does, else 1",
+    "start": "wait until the guest runs, also if it is already being started; exit status 0 if it does, else 1",
     "resume": "wait until the guest runs; exit status 0 if it does, else 1",
     "restart": "wait until the guest runs again: 0 when it does, else 1",
     "stop": "wait until the guest is off: 0 when it is, else 1",
     "poweroff": "wait until the guest is off: 0 when it is, else 1",
 }
+_WAIT_BY_DEFAULT: Final = frozenset({"freeze", "thaw"})
+"""A backup must not begin before the result is known."""
 WAIT_SECONDS: Final = 600.0
 """Default ``--timeout`` of ``--wait``."""
 
@@ -439,7 +441,8 @@ def _add_top(commands: Commands) -> None:
 def _add_verbs(commands: Commands) -> dict[str, CommandParser]:
     parsers = {verb: commands.add_for_machines(verb, text) for verb, text in VERBS.items() if verb != "cancelmigration"}
     for verb, parser in parsers.items():
-        _add_waiting(parser, _WAITS.get(verb, "wait for the end; exit status 0 if it succeeded, else 1"))
+        text = _WAITS.get(verb, "wait for the end; exit status 0 if it succeeded, else 1")
+        _add_waiting(parser, text, always=verb in _WAIT_BY_DEFAULT)
         _add_dry_run(parser)
     for verb in ("start", "migrate"):
         parsers[verb].add_argument("--node", metavar="NODE", help="the node to use, by its label kubernetes.io/hostname")
@@ -486,8 +489,10 @@ def _add_dry_run(parser: CommandParser) -> None:
     parser.add_argument("--dry-run", choices=("none", "server"), default="none", help="server: check the request and write nothing")
 
 
-def _add_waiting(parser: CommandParser, text: str) -> None:
-    parser.add_argument("--wait", action="store_true", help=text)
+def _add_waiting(parser: CommandParser, text: str, *, always: bool = False) -> None:
+    parser.add_argument("--wait", action="store_true", default=always, help=f"{text}{' (default)' if always else ''}")
+    if always:
+        parser.add_argument("--wait=false", action="store_false", dest="wait", help="do not wait, so exit status 0 tells no success")
     parser.add_argument("--timeout", type=_seconds, metavar="DURATION", help="time limit of --wait (default 10m)")
 
 

@@ -11,6 +11,7 @@ from apiserver.apis.meta.errors import StatusError
 from apiserver.apis.meta.lines import one_line
 
 _WARNING: Final = re.compile(r'(?P<code>[0-9]{3}) [^\s"]+ "(?P<text>(?:[^"\\]|\\.)*)"')
+_CONFLICT: Final = re.compile(r'Operation cannot be fulfilled on \S+ "[^"]*": ')
 _ESCAPED: Final = re.compile(r"\\(.)")
 MAX_SAID: Final = 32 << 10
 """Longest quote; no status has more."""
@@ -34,7 +35,8 @@ def of_status(error: StatusError, doing: str) -> Failure:
     if error.code == 401:
         return Failure(f"error: You must be logged in to the server ({said(error.message) or error.reason})")
     reason = f" ({error.reason})" if error.reason != "Unknown" else ""
-    return Failure(f"Error from server{reason}: cannot {doing}: {said(error.message)}")
+    text = said(error.message)  # a Conflict's begins with what ``doing`` says
+    return Failure(f"Error from server{reason}: cannot {doing}: {_CONFLICT.sub('', text, count=1) if error.code == 409 else text}")
 
 
 def of_transport(error: Exception, server: str, doing: str) -> Unreachable:

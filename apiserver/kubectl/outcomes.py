@@ -9,7 +9,7 @@ from typing import Final
 from apiserver.apis.meta import objects
 from apiserver.apis.meta.objects import Object
 from apiserver.apis.virt.kinds import dig_vm
-from apiserver.apis.virt.lifecycle import conditions, operations, phases, power
+from apiserver.apis.virt.lifecycle import conditions, operations, phases, power, summary
 
 FORGOTTEN: Final = "status.operations of the machine no longer lists it"
 
@@ -56,6 +56,12 @@ def of_level(verb: str, answer: Object) -> Judge:
         case _:
             resumed = [each for each in operations.of(answer) if each.get("action") == operations.RESUME]
             return of_operation(resumed[-1]["id"]) if resumed and not operations.is_finished(resumed[-1]) else _paused(wanted=False)
+
+
+def of_earlier_start(vm: Object) -> Judge | None:
+    """Return the Judge of a start that was requested before; None if the machine should not be on, or is paused."""
+    decision = power.decide(vm)
+    return _on(decision.attempt) if decision.on and summary.word(vm) != summary.PAUSED else None
 
 
 def _on(attempt: int) -> Judge:

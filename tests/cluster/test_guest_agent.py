@@ -110,7 +110,7 @@ def test_discovery_and_its_schema_have_it(machine: Kubectl) -> None:
 
 
 def test_agent_runs_probes_and_says_why_it_does_not_freeze(machine: Kubectl) -> None:
-    freeze = machine.try_run("virt", "freeze", VM, "--wait")
+    freeze = machine.try_run("virt", "freeze", VM)
     assert (freeze.returncode, "the guest agent found nothing that it can freeze" in freeze.stderr) == (1, True), freeze
     for command, ready in (("false", "False"), ("true", "True")):
         probe = {"exec": {"command": [command]}, "periodSeconds": 1, "timeoutSeconds": 10, "failureThreshold": 1}

@@ -61,6 +61,8 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
 
 
 WAIT = Waiting(wait=True, seconds=30)
+BEGUN = "already on or being started"
+MOMENT = "2026-01-01T00:00:00Z"
 
 
 async def test_a_reset_is_asked_for_once_and_without_waiting(world: World, capsys: pytest.CaptureFixture[str]) -> None:
@@ -68,6 +70,31 @@ async def test_a_reset_is_asked_for_once_and_without_waiting(world: World, capsy
     (operation,) = (await world.status())["operations"]
     assert (operation["action"], operation["number"], operation["attempt"]) == ("Reset", 1, 1)
     assert capsys.readouterr().out == "virtualmachine.kubevirt.io/web: reset requested\n"
+
+
+async def test_start_waits_for_a_machine_that_is_already_on(world: World, capsys: pytest.CaptureFixture[str]) -> None:
+    assert await world.act("start", WAIT) == 0
+    assert capsys.readouterr().out.splitlines() == [f"virtualmachine.kubevirt.io/web: {each}" for each in (BEGUN, "start done")]
+    assert await world.act("start", Waiting()) == 1
+    assert "the virtual machine is already on (Running)" in capsys.readouterr().err
+    await world.write(conditions=[{"type": "Paused", "status": "True", "reason": "User", "lastTransitionTime": MOMENT}])
+    assert await world.act("start", WAIT) == 1
+    assert "kubectl virt unpause web" in capsys.readouterr().err
+
+
+async def test_start_waits_for_an_earlier_start_to_fail(world: World, capsys: pytest.CaptureFixture[str]) -> None:
+    await world.write(phase="Scheduling", nodeName=None)
+
+    async def fail() -> None:
+        async with asyncio.timeout(30):
+            while BEGUN not in capsys.readouterr().out:
+                await asyncio.sleep(0.02)
+        await world.write(phase="Failed", attempts=[{"number": 1, "result": "Failed", "message": "the CPU differs"}])
+
+    async with asyncio.TaskGroup() as group:
+        group.create_task(fail())
+        assert await world.act("start", WAIT) == 1
+    assert "start virtual machine ns/web: the CPU differs" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("result", ["Succeeded", "Failed"])

@@ -62,6 +62,14 @@ def test_flags_of_the_cluster_stand_before_and_after_the_command() -> None:
     assert (parsed.selection.namespace, parsed.selection.context) == ("one", "two")
 
 
+@pytest.mark.parametrize("verb", ["freeze", "thaw"])
+def test_freeze_and_thaw_wait_unless_told_otherwise(verb: str) -> None:
+    assert flags.parse([verb, "a", "--timeout", "5s"]).wait
+    assert flags.parse([verb, "--wait", "a"]).names == ["a"]
+    assert not flags.parse([verb, "a", "--wait=false"]).wait
+    assert not flags.parse(["reset", "a"]).wait
+
+
 def test_a_migration_is_waited_for_if_asked() -> None:
     assert not flags.parse(["migrate", "a"]).wait
     parsed = flags.parse(["migrate", "vm/a", "--wait", "--timeout", "90s"])

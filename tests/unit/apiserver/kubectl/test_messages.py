@@ -56,6 +56,13 @@ def test_operating_system_errors_are_shown_in_its_words(error: Exception, text: 
     assert messages.describe(error) == text
 
 
+def test_a_conflict_names_the_machine_once() -> None:
+    text = 'Operation cannot be fulfilled on virtualmachines.kubevirt.io "web": it is off'
+    shown = str(messages.of_status(errors.Conflict(text), "pause virtual machine default/web"))
+    assert shown == "Error from server (Conflict): cannot pause virtual machine default/web: it is off"
+    assert text in str(messages.of_status(errors.BadRequest(text), "pause it"))
+
+
 def test_no_object_of_a_library_is_shown() -> None:
     key = ConnectionKey("127.0.0.1", 1, is_ssl=True, ssl=ssl.create_default_context(), proxy=None, proxy_auth=None, proxy_headers_hash=None)
     refused = ConnectionRefusedError(errno.ECONNREFUSED, "Connect call failed ('127.0.0.1', 1)")
