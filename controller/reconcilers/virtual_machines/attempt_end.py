@@ -30,6 +30,8 @@ def record(seen: Observed, decision: power.Power) -> tuple[Action, ...]:
     image = _image(seen, result, message)
     if result == power.RESULT_SUSPENDED and image is None:  # a guest may control its launcher
         result = power.RESULT_FAILED
+    if image is not None:
+        message = managed_save.in_words(image, name_of(seen.vm))
     message = disruptions.added(seen, message)
     end = {"endTime": times.to_rfc3339(seen.now), "result": result, "message": message}
     if (last := _last_pod(seen)) is not None and pod_state.has_run(last):

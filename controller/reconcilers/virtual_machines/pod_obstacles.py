@@ -8,7 +8,7 @@ from apiserver.apis.meta import times
 from apiserver.apis.meta.lines import one_line
 from apiserver.apis.meta.objects import Object, name_of, new_condition, with_condition, without_condition
 from apiserver.apis.virt.kinds import dig_vm
-from apiserver.apis.virt.lifecycle import conditions, phases
+from apiserver.apis.virt.lifecycle import conditions, phases, power
 from apiserver.apis.virt.spec import attachments, chosen_cpu
 from controller.reconcilers import disk_claims
 from controller.reconcilers.actions import MIN_REQUEUE_SECONDS, Action, Emit, Requeue, WriteStatus
@@ -55,17 +55,24 @@ def _report_of_pod(seen: Observed, pod: Object, reason: str, message: str, unbou
 
 
 def _unmatched(vm: Object, message: str) -> str:
-    """Return the node selector for a message if, by the scheduler's ``message``, only it or closed nodes exclude all nodes; else ""."""
+    """Return the node selectors for a message if, by the scheduler's ``message``, only they or closed nodes exclude all nodes; else ""."""
     causes = message.partition(". ")[0].partition(": ")[2].split(", ")
-    selector = dig_vm(vm, "spec", "nodeSelector") or {}
+    selectors = {
+        "spec.nodeSelector": dig_vm(vm, "spec", "nodeSelector"),
+        "the start's --node (nodeSelector of the verb)": power.node_selector(vm, power.current_attempt(vm)),
+    }
+    found = ", ".join(f"{origin} {scheduling.in_words(each)}" for origin, each in selectors.items() if each)
     is_cause = any(_NO_MATCH in each for each in causes) and all(any(word in each for word in _OF_NODES) for each in causes)
-    return f"spec.nodeSelector {scheduling.in_words(selector)}: " if selector and is_cause else ""
+    return f"{found}: " if found and is_cause else ""
 
 
 def _unbound(seen: Observed, pod: Object) -> str:
     """Return a message about claims without a volume if no node takes the pod, else empty: many storage classes need a chosen node."""
     found = disk_claims.unbound(seen.vm, seen.claims) if pod_state.is_unschedulable(pod) else ()
-    return one_line(f"PersistentVolumeClaim not bound: {', '.join(found)}", pod_state.MAX_MESSAGE) if found else ""
+    if not found:
+        return ""
+    cause = f"for the cause, such as its StorageClass: kubectl describe pvc {found[0].partition(' ')[0]}"
+    return one_line(f"PersistentVolumeClaim not bound: {', '.join(found)}; {cause}", pod_state.MAX_MESSAGE)
 
 
 def _with_mounted_sources(seen: Observed, pod: Object, found: list[Object]) -> Object:

@@ -66,6 +66,10 @@ PAUSES: Final[Mapping[str, tuple[str, str]]] = {
 """Reason and message of Paused, by libvirt's reason."""
 
 
+_PAUSED_AT_START: Final = frozenset({"starting up", "migrating"})
+"""libvirt's reasons after ``start --paused``; ``migrating`` for a guest that resumed from its saved memory."""
+
+
 @dataclass(frozen=True, slots=True)
 class End:
     """End of an attempt."""
@@ -218,16 +222,18 @@ def _is_held_by_claims(status: Object) -> bool:
 
 
 def _conditions(vm: Object, observed: messages.Status, domain: messages.DomainStatus, barrier: str, unready: str) -> list[Object]:
-    paused = domain.state in ("paused", "pmsuspended")
+    paused, why = domain.state in ("paused", "pmsuspended"), _pause(domain)
+    if domain.state == "paused" and domain.reason in _PAUSED_AT_START and power.wants_paused(vm):
+        why = PAUSES["user"]
     if observed.stopping:
         ready = ("False", "Stopping", "the guest was asked to shut down")
     elif unready:  # before the pause, which has its own condition
         ready = ("False", conditions.NOT_PROBED, unready)
     elif paused:
-        ready = ("False", conditions.PAUSED, f"the guest is {conditions.paused(_pause(domain)[1])}")
+        ready = ("False", conditions.PAUSED, f"the guest is {conditions.paused(why[1])}")
     else:
         ready = ("True", "GuestRunning", "the guest runs")
-    pause = ("True", *_pause(domain)) if paused else ("False", "Running", "")
+    pause = ("True", *why) if paused else ("False", "Running", "")
     migratable = ("False", "NotMigratable", printable(barrier)) if barrier else ("True", "Migratable", "")
     found = {conditions.READY: ready, conditions.PAUSED: pause, conditions.MIGRATABLE: migratable}
     return [objects.new_condition(vm, kind, *told) for kind, told in found.items()]
@@ -253,6 +259,7 @@ def ended(vm: Object, end: End, now: datetime, told: Sequence[messages.Operation
     status = phases.without_guest(phases.enter(old, power.PHASES[end.result], now))
     if image is not None:
         status[managed_save.FIELD] = image
+        end = replace(end, message=managed_save.in_words(image, objects.name_of(vm)))
     elif end.image_used:
         status.pop(managed_save.FIELD, None)
     status["observedGeneration"] = objects.generation_of(vm)

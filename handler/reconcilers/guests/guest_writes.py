@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from apiserver.apis.meta import objects
 from apiserver.apis.meta.objects import NamespacedName, Object
 from apiserver.apis.virt.kinds import dig_vm
-from apiserver.apis.virt.lifecycle import phases
+from apiserver.apis.virt.lifecycle import conditions, phases
 from apiserver.apis.virt.places.resources import VIRTUAL_MACHINES
 from controller.runtime.flowcontrol import TokenBucket
 from handler.reconcilers.guests import ending_causes, guest_operations, guest_status
@@ -49,7 +49,8 @@ class StatusWriter:
         """Write the end of the attempt and of its operations, and emit their Events."""
         status = guest_status.ended(vm, end, self._ports.clock.now(), told)
         await self.write(vm, status)
-        self._ports.emit(vm, ending_causes.event_type(vm, end), end.reason, end.message)
+        ready = objects.condition(status.get("conditions"), conditions.READY) or {}  # of a suspended machine, with what helps
+        self._ports.emit(vm, ending_causes.event_type(vm, end), end.reason, str(ready.get("message") or end.message))
         for event in guest_operations.events(vm, status):
             self._ports.emit(vm, *event)
 

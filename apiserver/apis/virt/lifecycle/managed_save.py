@@ -57,6 +57,13 @@ def image_of(vm: Mapping[str, Any]) -> Image | None:
     return None if found is None else Image(str(found["id"]), str(found["digest"]).removeprefix("sha256:"), int(found["sizeBytes"]))
 
 
+def in_words(image: Mapping[str, Any], name: str) -> str:
+    """Return for users where a suspended machine's memory is, given ``status.managedSave``, and how the machine continues."""
+    claim, node = image.get("claimName"), image.get("nodeName")
+    place = f"in PersistentVolumeClaim {claim}" if claim else f"on the disk of node {node}, where alone it can resume"
+    return f"the guest's memory is saved {place} ({int(image['sizeBytes']) >> 20} MiB); to continue it: kubectl virt resume {name}"
+
+
 def suspending(vm: Mapping[str, Any]) -> operations.Operation | None:
     """Return the machine's unfinished operation ``Suspend``, or None."""
     return next((each for each in operations.unfinished(vm) if each.get("action") == operations.SUSPEND), None)

@@ -122,6 +122,10 @@ def test_a_paused_guest_is_not_ready() -> None:
     assert ready is not None
     assert (ready["status"], ready["reason"], ready["message"]) == ("False", "Paused", "the guest is paused on request")
     assert (objects.condition(conditions, "Paused") or {})["message"] == "paused on request"
+    wanted = a_vm("Running")
+    wanted["status"] |= {"attempt": 1, "pause": {"wanted": True, "attempt": 1}}
+    resumed = guest_status.running(wanted, a_running("paused", "migrating"), None, NOW)["conditions"]
+    assert (objects.condition(resumed, "Paused") or {})["message"] == "paused on request"
     failed = guest_status.running(a_vm("Running"), a_running("paused", "I/O error"), None, NOW)["conditions"]
     assert str((objects.condition(failed, "Ready") or {})["message"]).startswith("the guest is paused: a read or write of a disk failed")
 

@@ -5,6 +5,8 @@ from typing import Any
 
 import pytest
 
+from apiserver.apis.meta import objects
+from apiserver.apis.virt.lifecycle import managed_save
 from apiserver.apis.virt.places.saved_image import Image
 from handler.reconcilers.guests import guest_plan, guest_status
 from handler.reconcilers.guests.guest_plan import EndAttempt, Observed, ReportGuest, SendRequest
@@ -37,6 +39,15 @@ def test_a_saved_guest_leaves_a_suspended_machine_with_its_image() -> None:
     assert (status["managedSave"]["claimName"], status["managedSave"]["id"]) == ("memory", ID)
     assert status["operations"][0]["result"] == "Succeeded"
     assert "nodeName" not in status
+    said = "the guest's memory is saved in PersistentVolumeClaim memory (0 MiB); to continue it: kubectl virt resume "
+    assert status["attempts"][-1]["message"].startswith(said)
+    assert (objects.condition(status["conditions"], "Ready") or {})["message"].startswith(said)
+
+
+def test_an_image_on_a_nodes_disk_names_the_node() -> None:
+    said = managed_save.in_words({"nodeName": "node1", "sizeBytes": 3 << 20}, "web")
+    where = "on the disk of node node1, where alone it can resume (3 MiB)"
+    assert said == f"the guest's memory is saved {where}; to continue it: kubectl virt resume web"
 
 
 def test_the_claim_is_that_of_the_pod_not_of_an_edit() -> None:

@@ -153,6 +153,7 @@ def test_end_that_virt_handler_missed_is_read_from_the_pod() -> None:
     assert (status["phase"], status["attempts"][-1]["result"]) == ("Suspended", "Suspended")
     assert (status["managedSave"]["id"], status["managedSave"]["nodeName"]) == (ID, "node1")
     assert status["operations"][0]["result"] == "Succeeded"
+    assert "kubectl virt resume" in status["attempts"][-1]["message"]
     vm["status"]["operations"] = []
     status = status_of(*plan(seen(vm, a_saved_pod(vm, f"saved: the guest's memory was {IMAGE}"))))
     assert status["attempts"][-1]["result"] == "Failed"  # no request

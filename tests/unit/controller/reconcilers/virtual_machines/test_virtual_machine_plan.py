@@ -362,6 +362,19 @@ def test_node_selector_without_a_node_is_named(selector: dict[str, str], message
     assert ready["message"] == f"{'spec.nodeSelector cpu=faast: ' if prefix else ''}pod {name_of(pod)}: {message}"
 
 
+@pytest.mark.parametrize(("attempt", "is_named"), [(1, True), (0, False)])
+def test_chosen_node_of_a_start_that_is_not_there_is_named(attempt: int, *, is_named: bool) -> None:
+    vm, pod = a_vm(phase="Scheduling", attempts=[an_attempt()], nodeSelector={"cpu": "fast"}), a_pod(phase="Pending", node="")
+    request = {"action": "Start", "attempt": attempt, "runStrategy": vm["spec"]["runStrategy"], "generation": 1}
+    vm["status"]["request"] = {**request, "nodeSelector": {"kubernetes.io/hostname": "node9"}}
+    message = "0/2 nodes are available: 2 node(s) didn't match Pod's node affinity/selector."
+    pod["status"]["conditions"] = [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}]
+    ready = condition(written(plan(seen(vm, pod)))["conditions"], "Ready")
+    assert ready is not None
+    start = ", the start's --node (nodeSelector of the verb) kubernetes.io/hostname=node9" if is_named else ""
+    assert ready["message"] == f"spec.nodeSelector cpu=fast{start}: pod {name_of(pod)}: {message}"
+
+
 def test_unschedulable_pod_reports_its_cpu_demands() -> None:
     vm, pod = a_vm(phase="Scheduling", attempts=[an_attempt()]), a_pod(phase="Pending", node="")
     vm["spec"]["domain"]["cpu"] = {"model": "Skylake-Client"}

@@ -251,6 +251,9 @@ def test_claim_under_deletion_is_not_used() -> None:
     assert "CreatePod" in kinds(plan(seen(waiting, claims={"data": a_claim()})))
 
 
+CAUSE = "for the cause, such as its StorageClass: kubectl describe pvc data"
+
+
 @pytest.mark.parametrize(
     ("phase", "scheduled", "lacks"),
     [("Pending", "False", True), ("Lost", "False", True), ("Pending", "", False), ("Bound", "False", False), ("", "False", False)],
@@ -269,7 +272,7 @@ def test_claim_without_volume_is_named_when_unschedulable(phase: str, scheduled:
     assert (told["status"] == "False") is lacks
     if not lacks:
         return
-    assert (told["reason"], told["message"]) == ("ClaimNotBound", f"PersistentVolumeClaim not bound: data ({phase})")
+    assert (told["reason"], told["message"]) == ("ClaimNotBound", f"PersistentVolumeClaim not bound: data ({phase}); {CAUSE}")
     assert ready is not None
     assert (ready["reason"], ready["message"]) == ("Unschedulable", f"pod {name_of(pod)}: 0/2 nodes; {told['message']}")
     vm["status"] = status
