@@ -22,14 +22,22 @@ _ROUNDS: Final = 8
 """A process may start others before it is killed."""
 
 
+class NotListening(OSError):
+    """The process of an attachment pod does not listen yet, or its pod is gone."""
+
+
 @contextmanager
 def opened(pod_uid: str, kubelet: Path = places.KUBELET_DIRECTORY) -> Iterator[Launcher]:
     """Yield the process of an attachment pod. Raises ValueError for an invalid uid.
 
-    Raises NotOfThisPod if a process outside of this pod listens at its socket, or OSError if the pod is not here, or does not listen yet.
+    Raises NotOfThisPod if a process outside of this pod listens at its socket; NotListening if the pod is not here, or does not listen
+    yet; or OSError.
     """
-    with places.run_directory(pod_uid, kubelet) as directory, places.connect(directory, layout.ATTACHMENT_SOCKET) as link:
-        process = Launcher.of(places.peer_process(link), pod_uid)
+    try:
+        with places.run_directory(pod_uid, kubelet) as directory, places.connect(directory, layout.ATTACHMENT_SOCKET) as link:
+            process = Launcher.of(places.peer_process(link), pod_uid)
+    except (FileNotFoundError, ConnectionRefusedError) as error:
+        raise NotListening("the attachment pod, which mounts the claim, is not ready yet") from error
     try:
         yield process
     finally:

@@ -71,11 +71,15 @@ def next_due(steps: Sequence[S], failures: Failures, now: float) -> S | None:
     return None
 
 
-def failure_after(step: Step, message: str, before: Failure | None, now: float, *, waits: bool = False) -> Failure:
-    """Return the record of a failed attempt; pauses double. ``waits``: pending, not failed, because it needs a new pod of the machine."""
+def failure_after(step: Step, message: str, before: Failure | None, now: float, *, waits: bool = False, patience: int = 0) -> Failure:
+    """Return the record of a failed attempt; pauses double.
+
+    It is pending, not failed, if it ``waits`` for a new pod of the machine, or is one of the first ``patience`` attempts.
+    """
     count = _count(step, before) + 1
     again = now + pause_seconds(count, RETRY_SECONDS, MAX_RETRY_SECONDS)
-    return Failure(step, one_line(message, MAX_MESSAGE), count, again, live_changes.PENDING if waits else live_changes.FAILED)
+    state = live_changes.PENDING if waits or count <= patience else live_changes.FAILED
+    return Failure(step, one_line(message, MAX_MESSAGE), count, again, state)
 
 
 def delayed(step: Step, message: str, before: Failure | None, again: float) -> Failure:

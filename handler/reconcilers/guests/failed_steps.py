@@ -34,10 +34,11 @@ class FailedSteps:
         """Forget a step's failure."""
         self._failures.get(pod_uid, {}).pop(step.path, None)
 
-    def failed(self, pod_uid: str, step: Step, problem: str, *, waits: bool = False) -> None:
-        """Record a failed attempt; ``waits``: the step needs a new pod of the machine."""
+    def failed(self, pod_uid: str, step: Step, problem: str, *, waits: bool = False, patience: int = 0) -> None:
+        """Record a failed attempt; ``waits``: the step needs a new pod of the machine; ``patience``: attempts that may fail as expected."""
         found, now = self._failures.setdefault(pod_uid, {}), asyncio.get_running_loop().time()
-        found[step.path] = device_steps.failure_after(step, guest_status.printable(problem), found.get(step.path), now, waits=waits)
+        told, before = guest_status.printable(problem), found.get(step.path)
+        found[step.path] = device_steps.failure_after(step, told, before, now, waits=waits, patience=patience)
 
     def delayed(self, pod_uid: str, step: Step, message: str, seconds: float) -> None:
         """Record that a step may not begin for these seconds."""

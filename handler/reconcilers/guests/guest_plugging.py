@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import assert_never
+from typing import Final, assert_never
 
 from apiserver.apis.meta.objects import Object
 from apiserver.apis.virt.hardware import disks
@@ -11,6 +11,7 @@ from controller.runtime.reconciling import Result
 from handler.devices.ownership import NotTheDevice
 from handler.network.binding import Unsupported
 from handler.network.setup import NotInPod
+from handler.pods.attachments import NotListening
 from handler.pods.hanging import StorageHangs
 from handler.pods.launcher import LauncherRefused
 from handler.pods.links import Link
@@ -24,6 +25,17 @@ from handler.reconcilers.guests.guest_steps import AttachCard, AttachDisk, Detac
 from handler.reconcilers.guests.guest_writes import StatusWriter
 from handler.reconcilers.guests.pod_networks import HEALING, TooManyChanges
 from launcher.protocol import messages
+
+ATTACHMENT_PATIENCE: Final = 5
+"""Attempts, in 31 s, before an attachment pod that does not listen is a failure: it starts at the same time as the first one."""
+
+
+def _in_words(error: Exception) -> str:
+    """Return the error for users; a system's error with what virt-handler did."""
+    if isinstance(error, OSError) and error.strerror:
+        place = f": {error.filename}" if isinstance(error.filename, str) else ""
+        return f"virt-handler cannot change the device in the pod: {error.strerror}{place}"
+    return str(error) or type(error).__name__
 
 
 class Plugging:
@@ -49,7 +61,8 @@ class Plugging:
         except Unfinished as early:
             self._failures.unfinished(link.pod_uid, step, str(early), early.seconds, has_failed=early.has_failed)
         except (NotOfThisPod, NotTheDevice, StorageHangs, Unsupported, *HEALING, OSError) as error:
-            self._failures.failed(link.pod_uid, step, str(error), waits=isinstance(error, NotInPod))
+            patience = ATTACHMENT_PATIENCE if isinstance(error, NotListening) else 0
+            self._failures.failed(link.pod_uid, step, _in_words(error), waits=isinstance(error, NotInPod), patience=patience)
         else:
             self._failures.succeeded(link.pod_uid, step)
             return rest

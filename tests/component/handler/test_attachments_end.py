@@ -57,3 +57,8 @@ def test_process_that_does_not_end_is_an_error(process: subprocess.Popen[str], t
 def test_only_a_uid_names_a_pod(uid: str, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="is not a pod uid"):
         attachments.end(uid, tmp_path)
+
+
+def test_pod_without_a_listening_process_is_not_ready(tmp_path: Path) -> None:
+    with pytest.raises(attachments.NotListening, match="not ready yet"), attachments.opened(UID, tmp_path):
+        raise AssertionError("it is open")

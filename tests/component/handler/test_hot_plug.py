@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import errno
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from apiserver.apis.virt.spec import hot_plug
+from handler.pods.attachments import NotListening
 from launcher.protocol import messages
 from tests.component.handler.world import VMS, World, eventually, phase_is
 from tests.fakes.launcher import FakeLauncher
@@ -80,6 +82,21 @@ async def test_mount_that_fails_is_tried_again_and_then_told(world: World) -> No
         handler.node.no_mount = None
         await eventually(lambda: "data" in devices(world))
         await eventually(lambda: entry(world) == {})
+
+
+async def test_attachment_pod_that_is_not_ready_causes_no_warning(world: World) -> None:
+    await world.vm()
+    launcher = await world.launcher("pod-1")
+    async with world.handler() as handler:
+        await eventually(lambda: phase_is(world, "Running"))
+        report(launcher)
+        handler.node.no_mount = NotListening("the attachment pod is not ready yet")
+        await plugged(world)
+        await eventually(lambda: entry(world).get("message") == "the attachment pod is not ready yet")
+        assert entry(world)["state"] == "Pending"
+        handler.node.no_mount = None
+        await eventually(lambda: "DiskAttached" in world.events())
+    assert "HardwareChangeFailed" not in world.events()
 
 
 @pytest.mark.parametrize("there", [("data",), ()])
@@ -170,11 +187,11 @@ async def test_own_volume_is_unmounted_before_its_claim_is_free(world: World) ->
     async with world.handler() as handler:
         await eventually(lambda: phase_is(world, "Running"))
         handler.node.mounted["data"] = "pod-1"
-        handler.node.no_mount = OSError("Device or resource busy")
+        handler.node.no_mount = OSError(errno.EBUSY, "Device or resource busy", "disk.img")
         report(launcher)
         await plugged(world, wanted=False, own=True)
         await eventually(lambda: entry(world).get("state") == "Failed")
-        assert entry(world)["message"] == "Device or resource busy"
+        assert entry(world)["message"] == "virt-handler cannot change the device in the pod: Device or resource busy: disk.img"
         assert "running" in world.status()
         handler.node.no_mount = None
         await eventually(lambda: "running" not in world.status())

@@ -82,6 +82,14 @@ def test_failed_step_waits_and_blocks_no_other() -> None:
     assert device_steps.pause(guest_steps.missing(a_vm([ROOT]), a_launcher("root")), failed, 10.5) is None
 
 
+def test_expected_failures_are_pending_while_patience_lasts() -> None:
+    failure, states = None, []
+    for _ in range(3):
+        failure = device_steps.failure_after(AttachDisk(DATA), "not ready", failure, 0.0, patience=2)
+        states.append(failure.state)
+    assert states == ["Pending", "Pending", "Failed"]
+
+
 def test_removal_of_a_disk_that_was_not_attached_ends_the_pause() -> None:
     failed = {PATH: device_steps.failure_after(AttachDisk(full(DATA)), "no image", None, 10.0)}
     assert step(a_vm([ROOT, DATA]), a_launcher("root"), failed, now=10.5) == ""
