@@ -27,6 +27,7 @@ _CONTROLS: Final = bytes(each for each in (*range(32), 127) if each not in b"\n\
 
 
 Write = Callable[[bytes], Awaitable[None]]
+EMPTY: Final = "The guest has printed nothing on serial port {port} so far. To see its screen: kubectl virt screenshot {name} -o screen.png"
 MAX_HELD_BYTES: Final = 2 * CONSOLE_HISTORY_BYTES
 
 
@@ -98,7 +99,11 @@ async def show(settings: Settings, load: Callable[[], Awaitable[Access]], *, std
     query: dict[str, int | str] = {"port": settings.port, "follow": str(settings.follow).lower()}
     is_terminal = os.isatty(stdout)
 
+    has_printed = False
+
     async def write(content: bytes) -> None:
+        nonlocal has_printed
+        has_printed = has_printed or bool(content)
         await terminal.write(stdout, plain(content) if is_terminal else content)
 
     try:
@@ -109,5 +114,7 @@ async def show(settings: Settings, load: Callable[[], Awaitable[Access]], *, std
     except (streams.UpgradeFailed, streams.Unreachable) as error:
         raise error.failure from error
     if end.wanted:
+        if not has_printed and settings.tail != 0:
+            sys.stderr.write(f"{EMPTY.format(port=settings.port, name=settings.name)}\n")
         return 0
     raise Failure(f"error: the log of {settings.name} was cut off: {end}")

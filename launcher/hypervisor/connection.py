@@ -578,7 +578,7 @@ class LibvirtHypervisor:
             async with asyncio.timeout(seconds):
                 return await asyncio.get_running_loop().run_in_executor(self._threads, translated)
         except TimeoutError as error:
-            raise OperationTimeout(f"{doing}: no answer within {seconds} s") from error
+            raise OperationTimeout(f"{doing}: libvirt did not answer within {seconds} s; the node may be too busy") from error
 
     async def _connect(self, loop: asyncio.AbstractEventLoop) -> None:
         def connect() -> libvirt.virConnect:

@@ -46,6 +46,20 @@ async def test_output_is_printed_byte_by_byte_to_a_pipe(server: FakeStreams, way
     assert server.queries == [{"port": "0", "follow": "false"}, {"port": "1", "follow": "false"}]
 
 
+@pytest.mark.parametrize(("printed_before", "tail", "is_told"), [(b"", None, True), (b"one\n", None, False), (b"one\n", 0, False)])
+async def test_a_silent_guest_is_told_with_the_way_to_its_screen(
+    server: FakeStreams, way: Access, capsys: pytest.CaptureFixture[str], printed_before: bytes, tail: int | None, *, is_told: bool
+) -> None:
+    server.scrollback = printed_before
+
+    async def load() -> Access:
+        return way
+
+    assert await logs.show(Settings("testvm", tail=tail, port=1), load, stdout=os.open(os.devnull, os.O_WRONLY)) == 0
+    told = logs.EMPTY.format(port=1, name="testvm") + "\n"
+    assert capsys.readouterr().err == (told if is_told else "")
+
+
 async def test_new_output_is_printed_until_the_guest_is_off(server: FakeStreams, way: Access) -> None:
     async def print_more() -> None:
         while not server.open:
