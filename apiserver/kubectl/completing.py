@@ -12,6 +12,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from apiserver.apis.core.resources import NAMESPACES, NODES, PERSISTENT_VOLUME_CLAIMS
 from apiserver.apis.meta.objects import name_of
 from apiserver.apis.meta.resources import Resource
 from apiserver.apis.virt.places.resources import REPLICA_SETS, VIRTUAL_MACHINES
@@ -25,12 +26,16 @@ MAX_NAMES: Final = 500
 SECONDS: Final = 5.0
 WITHOUT_NAMES: Final = frozenset({"create", "version", "outdated", "nodes", "fence", "unfence", "move-etcd"})
 _VALUES: Final = {"-n": "namespace", "--namespace": "namespace", "--kubeconfig": "kubeconfig", "--context": "context", "-s": "server"}
+_NAMED: Final = {"-n": NAMESPACES, "--namespace": NAMESPACES, "--claim": PERSISTENT_VOLUME_CLAIMS, "--node": NODES, "--to": NODES}
+"""Kinds of the objects that flags name."""
 
 
 def words(given: Sequence[str], names: Sequence[str], options: Mapping[str, Sequence[str]]) -> list[str]:
     """Return the commands, actions, flags or names that complete the last word of ``given``. ``options``: flags of each command."""
     *before, last = given or [""]
     command = command_of(before)
+    if before and before[-1] in _NAMED:
+        return sorted(each for each in names if each.startswith(last))
     if last.startswith("-") and command is not None:
         return sorted(each for each in options.get(command, ()) if each.startswith(last))
     if command is None or command == rollout.COMMAND:
@@ -53,6 +58,8 @@ def command_of(before: Sequence[str]) -> str | None:
 def kind_of_names(given: Sequence[str]) -> Resource | None:
     """Return the kind of objects that the last word may name, or None."""
     command = command_of(given[:-1])
+    if given[:-1] and given[-2] in _NAMED:
+        return _NAMED[given[-2]]
     if command is None or command in {*WITHOUT_NAMES, rollout.COMMAND} or given[-1].startswith("-"):
         return None
     return REPLICA_SETS if command.startswith(rollout.COMMAND) else VIRTUAL_MACHINES
@@ -72,7 +79,7 @@ def selection_of(given: Sequence[str]) -> Selection:
 
 
 async def names(selection: Selection, kind: Resource) -> list[str]:
-    """Return names of the namespace's objects of a kind, at most ``MAX_NAMES``; none after a failure."""
+    """Return names of the kind's objects, in the namespace if it has one, at most ``MAX_NAMES``; none after a failure."""
     try:
         async with asyncio.timeout(SECONDS):
             way = await access.load(selection)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from apiserver.apis.core.resources import NAMESPACES, NODES, PERSISTENT_VOLUME_CLAIMS
 from apiserver.apis.meta.resources import Resource
 from apiserver.apis.virt.places.resources import REPLICA_SETS, VIRTUAL_MACHINES
 from apiserver.kubectl import completing, flags
@@ -34,6 +35,8 @@ OPTIONS = {
         (["stop", "w"], ["web"]),
         (["stop", "--f"], ["--force"]),
         (["unknown", "--f"], []),
+        (["addvolume", "web", "--claim", ""], ["db", "web"]),
+        (["-n", "w"], ["web"]),
     ],
 )
 def test_words_are_commands_then_names_or_flags(given: list[str], expected: list[str]) -> None:
@@ -47,7 +50,10 @@ def test_words_are_commands_then_names_or_flags(given: list[str], expected: list
         (["stop", ""], VIRTUAL_MACHINES),
         (["stop", "--"], None),
         (["create", ""], None),
-        (["-n", ""], None),
+        (["-n", ""], NAMESPACES),
+        (["addvolume", "web", "--claim", ""], PERSISTENT_VOLUME_CLAIMS),
+        (["start", "web", "--node", ""], NODES),
+        (["start", "--node", "node1", ""], VIRTUAL_MACHINES),
         (["rollout", ""], None),
         (["rollout", "status", ""], REPLICA_SETS),
     ],
