@@ -21,7 +21,7 @@ LOOK_SECONDS: Final = 10.0
 FAILED: Final = "StartsFailed"
 TRIAL: Final = "Trial"
 OPERATIONAL: Final = "Operational"
-_UNTAINTED: Final = "; the node has no taint, because most nodes with virt-handler are non-operational"
+_UNTAINTED: Final = "; it is not tainted, because most nodes with virt-handler are non-operational"
 _CLEARED: Final = "no failed starts count against the node"
 
 

@@ -135,7 +135,7 @@ async def test_the_only_node_with_virt_handler_is_not_tainted(api: FakeAPI) -> N
         await asyncio.sleep(2)
         assert found.taints() == [OTHER]
         message = condition(api.get(NODES, "", "node2")["status"]["conditions"], "KubevirtNonOperational") or {}
-        assert "the node has no taint" in message["message"]
+        assert "it is not tainted" in message["message"]
 
 
 async def test_without_the_flag_no_node_is_written(api: FakeAPI) -> None:
