@@ -6,7 +6,7 @@ import asyncio
 import logging
 import signal
 import sys
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 
 import uvloop
 
@@ -26,10 +26,12 @@ async def run(given: options.Options) -> None:
     """Run virt-controller until SIGTERM or SIGINT."""
     config = Config.load(given.kubeconfig)
     clock = SystemClock()
-    async with Client(config, user_agent=wiring.USER_AGENT) as client, Client(config, user_agent=wiring.USER_AGENT) as asking:
+    async with AsyncExitStack() as clients:
+        client, asking, electing = [await clients.enter_async_context(Client(config, user_agent=wiring.USER_AGENT)) for _ in range(3)]
         environment = wiring.Environment(
             client=client,
             asking=asking,
+            electing=electing,
             recorder=Recorder(client, wiring.USER_AGENT, clock),
             clock=clock,
             options=given,

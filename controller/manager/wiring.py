@@ -80,6 +80,8 @@ class Environment:
     elapsed: Callable[[], float] = time.monotonic
     asking: Client | None = None
     """Client for evictions, by default ``client``. Any user can cause evictions, and a client limits its concurrent requests."""
+    electing: Client | None = None
+    """Client for the leader's Lease, by default ``client``, in which a renewal waits for the loops' requests."""
 
 
 def runnables(environment: Environment) -> Sequence[Runnable]:
@@ -199,4 +201,4 @@ async def _elected(environment: Environment, lead: Callable[[], Awaitable[None]]
         await lead()
         return
     settings = LeaseSettings(environment.namespace, LEASE, environment.options.identity)
-    await LeaderElector(environment.client, settings, environment.clock).run(lead)
+    await LeaderElector(environment.electing or environment.client, settings, environment.clock).run(lead)

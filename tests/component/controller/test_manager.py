@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+from aiohttp import web
 
 from apiserver.client.rest import Client
 from controller.manager import options, wiring
@@ -21,6 +22,8 @@ from tests.fakes.kubeapi import FakeAPI
 from tests.unit.controller.reconcilers.builders import a_migration
 
 LEASES = "/apis/coordination.k8s.io/v1/leases"
+MAX_EXCHANGES = 64
+"""Of a client at once."""
 
 
 def test_the_launcher_image_must_be_named(capsys: pytest.CaptureFixture[str]) -> None:
@@ -71,6 +74,50 @@ clusters: [{{name: c, cluster: {{server: "{config.server}"}}}}]
             _, said = await process.communicate()
         assert process.returncode == 0, said.decode()
         assert api.all(LEASES)[0]["spec"]["holderIdentity"] == ""
+
+
+class HangingAPI(FakeAPI):
+    """Requests for Secrets get no answer."""
+
+    hanging = 0
+
+    async def _handle(self, request: web.Request) -> web.StreamResponse:
+        if request.path.endswith("/secrets/none"):
+            self.hanging += 1
+            await asyncio.Event().wait()
+        return await super()._handle(request)
+
+
+class Busy:
+    """A part with as many open requests as its client allows."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            for _ in range(MAX_EXCHANGES + 1):
+                tasks.create_task(self._client.request("GET", "/api/v1/namespaces/kubevirt/secrets/none"))
+
+
+async def test_leader_renews_its_lease_while_loops_wait() -> None:
+    api, clock = HangingAPI(), SystemClock()
+    given = options.parse(["--launcher-image=launcher", "--health-port=0", "--metrics-port=0", "--webhook-port=0"])
+
+    def renewed() -> str:
+        return str(api.all(LEASES)[0]["spec"]["renewTime"])
+
+    async with api.serving() as config, Client(config, user_agent="test") as client, Client(config, user_agent="test") as electing:
+        recorder = Recorder(client, "virt-controller", clock)
+        environment = wiring.Environment(client, recorder, clock, given, Metrics(), "kubevirt", electing=electing)
+        async with asyncio.timeout(60), asyncio.TaskGroup() as tasks:
+            running = tasks.create_task(wiring.run(environment, lambda made: [Busy(made.client)]))
+            while api.hanging < MAX_EXCHANGES - 1:  # an informer of Migrations has one
+                await asyncio.sleep(0.05)
+            before = renewed()
+            while renewed() == before:
+                await asyncio.sleep(0.05)
+            running.cancel()
 
 
 @asynccontextmanager
