@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import logging
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Final, TypeAlias
 
@@ -74,15 +74,25 @@ class Store:
         if known is None or resource_version_of(known) != resource_version_of(obj):
             self._prepared[key_of(obj)] = obj, self._found(obj)
 
-    def replace(self, objects: Iterable[Object], resource_version: str) -> None:
-        """Replace all objects by a consistent list; missing ones are deleted."""
+    def replace(self, objects: Iterable[Object], resource_version: str) -> Iterator[None]:
+        """Replace all objects by a consistent list, in steps; missing ones are deleted.
+
+        Between two steps, results of our own writes may be applied, and readers see old and new objects. Older revisions are believed: etcd
+        may have been restored.
+        """
         listed = {key_of(each): each for each in objects}
+        known = dict(self._objects)
         self._listed_at = revision(resource_version)
         self._tombstones.clear()
-        for key in [key for key in self._objects if key not in listed]:
-            self._remove(key)
+        for key in known.keys() - listed.keys():
+            if self._objects[key] is known[key]:
+                self._remove(key)
+                yield
         for key, new in listed.items():
-            self._put(key, new)
+            present = self._objects.get(key)
+            if present is None or present is known.get(key) or _revision_of(present) < _revision_of(new):
+                self._put(key, new)
+                yield
         self._prepared.clear()
 
     def apply(self, new: Object) -> None:

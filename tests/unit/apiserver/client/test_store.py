@@ -63,12 +63,16 @@ class Following(RuleBasedStateMachine):
 
     @rule()
     def list_again(self) -> None:
-        self.store.replace(list(self.server.values()), str(self.revision))
+        self._replace()
         assert {key_of(each): each for each in self.store.list()} == {("n", name): each for name, each in self.server.items()}
+
+    def _replace(self) -> None:
+        for _ in self.store.replace(list(self.server.values()), str(self.revision)):
+            self.subscribers_and_indexes_know_what_the_store_knows()
 
     @rule()
     def deliver_everything_in_any_order(self) -> None:
-        self.store.replace(list(self.server.values()), str(self.revision))
+        self._replace()
         for what, obj in reversed(self.undelivered):
             getattr(self.store, what)(obj)
         assert {key_of(each): each for each in self.store.list()} == {("n", name): each for name, each in self.server.items()}
@@ -132,6 +136,30 @@ def numbered(number: int, version: int = 1) -> Object:
     return {"metadata": {"name": f"{number:03}", "namespace": "n", "uid": str(number), "resourceVersion": str(version)}, "data": number}
 
 
+def test_own_writes_during_a_replacement_stay() -> None:
+    """A watch from the list's revision tells the rest."""
+    store = Store({"all": lambda _: ["all"]})
+    for number in range(4):
+        store.apply(numbered(number, 5))
+    steps = store.replace([numbered(0, 10), numbered(1, 10), numbered(2, 10)], "10")
+    next(steps)  # removes 3
+    store.apply(numbered(1, 12))
+    store.apply(numbered(3, 13))
+    store.apply(numbered(4, 14))
+    store.apply(numbered(5, 9))
+    list(steps)
+    assert {each["data"]: each["metadata"]["resourceVersion"] for each in store.by_index("all", "all")} == {
+        0: "10", 1: "12", 2: "10", 3: "13", 4: "14",
+    }  # fmt: skip
+
+
+def test_a_list_of_a_restored_server_replaces_newer_objects() -> None:
+    store = Store({})
+    store.apply(numbered(0, 50))
+    list(store.replace([numbered(0, 7)], "9"))
+    assert list(store.list()) == [numbered(0, 7)]
+
+
 def test_index_limit_returns_the_first_and_reads_no_others() -> None:
     store = Store({"all": lambda _: ["all"]})
     for number in (3, 1, 2, 0):
@@ -157,9 +185,9 @@ def test_indexers_run_once_for_prepared_and_again_for_changed() -> None:
         store.prepare(each)
     assert asked == [1, 2]
     store.apply({**numbered(2), "data": 5})  # our write returned before the others were prepared
-    store.replace([*prepared, numbered(3)], "1")
+    list(store.replace([*prepared, numbered(3)], "1"))
     assert asked == [1, 2, 5, 3]
     assert [each["data"] for each in store.by_index("parity", 1)] == [1, 5, 3]
-    store.replace([numbered(2, 2)], "2")
+    list(store.replace([numbered(2, 2)], "2"))
     assert [each["data"] for each in store.by_index("parity", 0)] == [2]
     assert list(store.by_index("parity", 1)) == []
