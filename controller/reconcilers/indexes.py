@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, NamedTuple, TypeAlias
@@ -184,9 +184,25 @@ def _conditions(vm: Object) -> list[Object]:
     return found if is_sound else []
 
 
+class _Latest:
+    """The answer about the object that was asked for last: several indexes ask for each in turn."""
+
+    def __init__(self, check: Callable[[Object], bool]) -> None:
+        self._check = check
+        self._of: tuple[Object | None, bool] = (None, False)
+
+    def __call__(self, vm: Object) -> bool:
+        if self._of[0] is not vm:
+            self._of = (vm, self._check(vm))
+        return self._of[1]
+
+
+_has_sound_domain: Final = _Latest(structure.has_sound_domain)
+
+
 def storage_of_vm(vm: Object) -> list[Storage]:
     """Return the keys in ``BY_STORAGE``: claims, server disks and node files; none for an invalid machine."""
-    if not structure.has_sound_domain(vm):
+    if not _has_sound_domain(vm):
         return []
     namespace = namespace_of(vm)
     return [
@@ -203,7 +219,7 @@ def held_storage_of_vm(vm: Object) -> list[Storage]:
 
 def macs_of_vm(vm: Object) -> list[Mac]:
     """Return the keys in ``BY_MAC``: the normalized addresses that the machine specifies."""
-    given = interfaces.defaulted(domain_of(vm)) if structure.has_sound_domain(vm) else ()
+    given = interfaces.defaulted(domain_of(vm)) if _has_sound_domain(vm) else ()
     return [Mac(namespace_of(vm), network.normal_mac(each["mac"])) for each in given if each.get("mac")]
 
 

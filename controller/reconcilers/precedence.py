@@ -5,7 +5,7 @@ Otherwise another machine, such as a forgotten copy of the manifest, could take 
 
 from __future__ import annotations
 
-from apiserver.apis.meta.objects import Object, uid_of
+from apiserver.apis.meta.objects import Object, dig, uid_of
 from apiserver.apis.virt import structure
 from apiserver.apis.virt.kinds import dig_vm
 from apiserver.apis.virt.lifecycle import phases, power
@@ -25,6 +25,8 @@ def goes_before(holder: Object, vm: Object) -> bool:
 
 def goes_on(vm: Object) -> bool:
     """Return whether the guest has run and will run again. A machine that never started or is invalid blocks no other."""
+    if not dig(vm, "status", "attempts"):  # before the check of the whole machine, which takes longer
+        return False
     return not structure.of_virtual_machine(vm) and bool(_ran(vm)) and power.decide(vm).on
 
 
