@@ -35,7 +35,7 @@ def owner(node: str, uid: str) -> Object:
     return {"apiVersion": NODES.api_version, "kind": NODES.kind, "name": node, "uid": uid}
 
 
-def lease(node: str, namespace: str, verdict: Verdict, now: str, uid: str = "") -> Object:
+def lease(node: str, namespace: str, verdict: Verdict, now: str, uid: str = "", duration_seconds: int = DURATION_SECONDS) -> Object:
     """Return this node's Lease, renewed ``now``; the Node owns it if its ``uid`` is known.
 
     ``verdict``: whether guests are accelerated, and why; an annotation.
@@ -53,19 +53,26 @@ def lease(node: str, namespace: str, verdict: Verdict, now: str, uid: str = "") 
             },
             **({"ownerReferences": [owner(node, uid)]} if uid else {}),
         },
-        "spec": {"holderIdentity": node, "leaseDurationSeconds": DURATION_SECONDS, "renewTime": now},
+        "spec": {"holderIdentity": node, "leaseDurationSeconds": duration_seconds, "renewTime": now},
     }
 
 
 async def run(
-    client: Client, node: str, namespace: str, verdict: Callable[[], Verdict], clock: Clock, *, renew_seconds: float = RENEW_SECONDS
+    client: Client,
+    node: str,
+    namespace: str,
+    verdict: Callable[[], Verdict],
+    clock: Clock,
+    *,
+    renew_seconds: float = RENEW_SECONDS,
+    duration_seconds: int = DURATION_SECONDS,
 ) -> None:
     """Renew this node's Lease until cancelled; an unavailable API server delays it to the next interval."""
     uid, name = NodeUid(client, node), names.handler_lease(node)
 
     async def renew(send: Callable[[Object], Awaitable[Object]]) -> None:
         owner_uid = await uid.get()
-        await _send(send, lease(node, namespace, verdict(), times.to_rfc3339_micro(clock.now()), owner_uid))
+        await _send(send, lease(node, namespace, verdict(), times.to_rfc3339_micro(clock.now()), owner_uid, duration_seconds))
         uid.given(owner_uid)
 
     while True:

@@ -27,6 +27,8 @@ from tests.testbed.progress import StepFailed
 
 SIZES: Final = (1_000, 5_000, 20_000)
 PER_NODE: Final = 10
+RENEW: Final = 10
+"""As kubelets and virt-handlers do."""
 CONNECTIONS: Final = 600
 """More than a drain's evictions at once."""
 
@@ -45,12 +47,12 @@ class Results:
 
 
 async def measure(started: Cluster, run: dict[str, Any], results: Results, idle_seconds: float, steps: Sequence[str]) -> None:
-    groups = nodes.Groups.of(run["nodes"])
+    groups = nodes.Groups.of(run["nodes"], -(-run["machines"] // run["nodes"]))
     config = Config.load(str(started.kubeconfig()))
     async with Client(config, user_agent="bench-scale", max_connections=CONNECTIONS) as client:
         progress(f"{run['nodes']} nodes")
-        await nodes.start(started, client, groups)
-        course = Course(started, client, groups, run["machines"], idle_seconds, steps, run)
+        await nodes.start(started, client, groups, progress)
+        course = Course(started, client, groups, run["machines"], idle_seconds, steps, run, progress)
 
         def finished(step: str) -> None:
             run["load"] = round(os.getloadavg()[0], 1)
@@ -80,6 +82,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="make bench-scale", description="Measure the control plane with simulated nodes and machines.")
     parser.add_argument("--sizes", default=" ".join(map(str, SIZES)), help="numbers of machines, one run each (default: %(default)s)")
     parser.add_argument("--per-node", type=int, default=PER_NODE, help="machines per node (default: %(default)s)")
+    parser.add_argument(
+        "--renew", type=int, default=RENEW, help="seconds between renewals of a Lease; losses are seen as much later (default: %(default)s)"
+    )
     parser.add_argument("--steps", default=",".join(STEPS), help="steps of each run (default: %(default)s)")
     parser.add_argument("--idle", type=float, default=IDLE_SECONDS, help="seconds of the idle measurement (default: %(default)s)")
     parser.add_argument("--directory", type=Path, help="new directory for logs and data, which stay; default: a temporary one")
@@ -92,9 +97,9 @@ def main() -> None:
         python = machine.interpreter()
         results = Results(machine.describe("", python), given.output)
         for size in map(int, given.sizes.split()):
-            run: dict[str, Any] = {"machines": size, "nodes": max(2, size // given.per_node)}
+            run: dict[str, Any] = {"machines": size, "nodes": max(2, size // given.per_node), "renew": given.renew}
             results.runs.append(run)
-            with directory(given.directory, size) as chosen, cluster(chosen, python) as started:
+            with directory(given.directory, size) as chosen, cluster(chosen, python, given.renew) as started:
                 asyncio.run(measure(started, run, results, given.idle, steps))
     except (ProgramFailed, StepFailed) as error:
         sys.exit(str(error))

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from benchmarks.scale import chart
 from benchmarks.scale.chart import LEASES, NAMESPACE
-from benchmarks.scale.handlers import Node, Settings
+from benchmarks.scale.handlers import HOLDS, Node, Settings
 from certs.files import write_file
 from tests.fakes.etcd_server import EtcdServer
 from tests.ports import free_port
@@ -27,6 +27,10 @@ from tests.reference_server.programs import Program, ProgramFailed
 from tests.testbed import build
 
 READY_SECONDS: Final = 120.0
+CONNECTIONS: Final = 16_384
+"""At virt-api: kube-apiserver has three for each node. The default lasts for 1,300 nodes."""
+GRACE: Final = 5
+"""Renewals until kube-controller-manager calls a node unreachable: its default, divided by the kubelet's ten seconds."""
 _CONTROLLERS: Final = "node-lifecycle-controller,pod-garbage-collector-controller,taint-eviction-controller,garbage-collector-controller"
 _KUBELETS: Final = Path(__file__).with_name("kubelets.yaml")
 
@@ -38,6 +42,8 @@ class Cluster:
     here: Environment
     ours: EtcdServer
     python: str
+    renew: int
+    """Seconds between two renewals of a node's Leases."""
     api_port: int = field(default_factory=free_port)
     webhook_port: int = field(default_factory=free_port)
     programs: dict[str, Program] = field(default_factory=dict)
@@ -125,6 +131,7 @@ class Cluster:
             f"--tls-private-key-file={tls / 'tls.key'}",
             f"--handler-tls-directory={tls}",
             f"--etcd-servers={self.ours.endpoint}",
+            f"--max-connections={CONNECTIONS}",
             "--log-level=warning",
         ]
         program = self.start("virt-api", [self.python, "-m", "apiserver.server", *chart.arguments("virt-api"), *given])
@@ -135,12 +142,14 @@ class Cluster:
         """Start the scheduler and the controllers that matter here."""
         binaries, config = build.ensure("kubernetes"), self.kubeconfig()
         common = [f"--kubeconfig={config}", "--leader-elect=false", f"--bind-address={HOST}"]
-        for name, flags in (("kube-scheduler", []), ("kube-controller-manager", [f"--controllers={_CONTROLLERS}"])):
+        controllers = [f"--controllers={_CONTROLLERS}", f"--node-monitor-grace-period={GRACE * self.renew}s"]
+        for name, flags in (("kube-scheduler", []), ("kube-controller-manager", controllers)):
             self.start(name, [binaries / name, *common, f"--secure-port={free_port()}", *flags])
 
     def start_kubelets(self, name: str, selector: str, cidr: str) -> None:
         """Start the kubelets of the nodes with these labels, with pods in this network."""
-        flags = [f"--manage-nodes-with-label-selector={selector}", f"--cidr={cidr}", "--node-ip=127.0.0.1"]
+        lease = f"--node-lease-duration-seconds={HOLDS * self.renew}"
+        flags = [f"--manage-nodes-with-label-selector={selector}", f"--cidr={cidr}", "--node-ip=127.0.0.1", lease]
         self.start(
             f"kubelets-{name}", [build.program("kwok"), f"--kubeconfig={self.kubeconfig()}", f"--config={_KUBELETS}", "--v=WARN", *flags]
         )
@@ -150,12 +159,12 @@ class Cluster:
         directory = self.directory / f"nodes-{group}"
         directory.mkdir()
         path = directory / "settings.json"
-        Settings(str(self.kubeconfig()), str(directory), LEASES, tuple(nodes)).write(path)
+        Settings(str(self.kubeconfig()), str(directory), LEASES, self.renew, tuple(nodes)).write(path)
         self.start(f"handlers-{group}", [sys.executable, "-m", "benchmarks.scale.handlers", path])
 
 
 @contextmanager
-def cluster(directory: Path, python: str) -> Iterator[Cluster]:
+def cluster(directory: Path, python: str, renew: int) -> Iterator[Cluster]:
     """Run the control plane with the chart's objects, without nodes, during the block. Raises ProgramFailed, StepFailed."""
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # a node has four connections at kube-apiserver, and three at virt-api
@@ -164,7 +173,7 @@ def cluster(directory: Path, python: str) -> Iterator[Cluster]:
         ours = EtcdServer(directory / "virt-etcd", durable=False)
         ours.start()
         stack.callback(ours.close)
-        found = Cluster(here, ours, python)
+        found = Cluster(here, ours, python, renew)
         stack.callback(found.end_all)
         chart.install(here, found.api_port, found.webhook_port)
         found.account_kubeconfig("virt-controller")

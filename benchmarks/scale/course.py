@@ -25,6 +25,7 @@ SETTLE_SECONDS: Final = 20.0
 SETTLE_MOST_SECONDS: Final = 900.0
 IDLE_SECONDS: Final = 120.0
 LOOK_SECONDS: Final = 1.0
+TELL_SECONDS: Final = 30.0
 DRAINED: Final = 200
 RETRY_SECONDS: Final = 5.0
 """Between two evictions of a pod, as in kubectl drain."""
@@ -44,6 +45,8 @@ class Course:
     idle_seconds: float = IDLE_SECONDS
     chosen: Sequence[str] = STEPS
     figures: Figures = field(default_factory=dict)
+    tell: Callable[[str], None] = print
+    """Shows progress."""
 
     def __post_init__(self) -> None:
         self.meter = Meter(self.cluster)
@@ -74,9 +77,19 @@ class Course:
     async def _follow(self) -> None:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self.board.run())
+            tasks.create_task(self._tell())
             while True:
                 self.cluster.keep_controller()
                 await asyncio.sleep(LOOK_SECONDS)
+
+    async def _tell(self) -> None:
+        told = ""
+        while True:
+            await asyncio.sleep(TELL_SECONDS)
+            now = ", ".join(f"{count:,} {phase or 'new'}" for phase, count in sorted(self.board.phases().items()))
+            if now != told:
+                self.tell(now)
+            told = now
 
     @contextmanager
     def measured(self) -> Iterator[Figures]:

@@ -29,6 +29,8 @@ from handler.storage import adding
 from tests.component.handler.world import FakeNode, FakeRelays, Handler
 
 RELAY_PORT: Final = 8445
+HOLDS: Final = 4
+"""A Lease is valid for so many renewals, as the kubelet's is."""
 START_SECONDS: Final = 0.004
 """Between the starts of two nodes' loops, because a rollout does not start all at once either."""
 
@@ -50,6 +52,8 @@ class Settings:
     """An administrator's, to see which pods start."""
     directory: str
     lease_namespace: str
+    renew: int
+    """Seconds between two renewals of a node's Lease."""
     nodes: tuple[Node, ...]
 
     def write(self, path: Path) -> None:
@@ -103,7 +107,16 @@ class Host:
             )
             tasks.create_task(handler.run())
             verdict = Verdict(accelerated=True, reason="simulated")
-            tasks.create_task(heartbeat.run(client, node.name, self._settings.lease_namespace, lambda: verdict, SystemClock()))
+            beats = heartbeat.run(
+                client,
+                node.name,
+                self._settings.lease_namespace,
+                lambda: verdict,
+                SystemClock(),
+                renew_seconds=self._settings.renew,
+                duration_seconds=HOLDS * self._settings.renew,
+            )
+            tasks.create_task(beats)
 
     def _node(self) -> FakeNode:
         found = FakeNode()

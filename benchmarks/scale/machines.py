@@ -9,15 +9,25 @@ from collections.abc import Callable, Collection, Iterable
 from typing import Any, Final
 
 from apiserver.apis.core.resources import NAMESPACES
+from apiserver.apis.meta import errors
 from apiserver.apis.meta.objects import NamespacedName, Object, dig, key_of
 from apiserver.apis.virt.places.resources import VIRTUAL_MACHINES
 from apiserver.client.informer import Informer
-from apiserver.client.rest import Client
+from apiserver.client.rest import Client, TransportError
 from benchmarks.scale.nodes import in_parallel
 from tests.cluster.manifests import tiny_vm
 
 NAMESPACE_SIZE: Final = 1_000
 LOOK_SECONDS: Final = 0.2
+RETRY_SECONDS: Final = 1.0
+_TEMPORARY: Final = (
+    errors.TooManyRequests,
+    errors.InternalError,
+    errors.ServiceUnavailable,
+    errors.ServerTimeout,
+    errors.Timeout,
+    TransportError,
+)
 SILENCE_SECONDS: Final = 300.0
 """Without any change until a wait fails."""
 
@@ -37,7 +47,16 @@ async def create(client: Client, machines: Collection[NamespacedName]) -> None:
 
 
 async def create_one(client: Client, machine: NamespacedName) -> None:
-    await client.create(VIRTUAL_MACHINES, tiny_vm(machine.name), machine.namespace)
+    """Create a machine; repeat that until it exists, because an overloaded server may refuse it."""
+    while True:
+        try:
+            await client.create(VIRTUAL_MACHINES, tiny_vm(machine.name), machine.namespace)
+        except errors.AlreadyExists:
+            return
+        except _TEMPORARY:
+            await asyncio.sleep(RETRY_SECONDS)
+        else:
+            return
 
 
 class Board:

@@ -75,7 +75,8 @@ class Meter:
         kubernetes = self._cluster.here.kubernetes
         assert kubernetes is not None
         found = {"etcd": self._cluster.here.etcd.pid, "virt-etcd": self._cluster.ours.pid, "kube-apiserver": kubernetes.pid}
-        return {**found, **{name: program.pid for name, program in self._cluster.programs.items()}}
+        running = {name: program.pid for name, program in self._cluster.programs.items() if program.process.poll() is None}
+        return {**found, **running}
 
     def read(self) -> Reading:
         """Return the totals of now."""

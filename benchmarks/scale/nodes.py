@@ -21,9 +21,10 @@ GROUP: Final = "bench.kubevirt.io/group"
 """Label of a Node: the process that simulates it."""
 RACK: Final = "rack"
 RACK_NODES: Final = 40
-HALL_NODES: Final = 150
-"""One process's nodes: with ten guests each, they have some 15,000 open files."""
+HALL_GUESTS: Final = 1_500
+"""One process's guests: they have some 15,000 open files."""
 AT_ONCE: Final = 16
+REPORT_SECONDS: Final = 1_800
 _ALLOCATABLE: Final = {
     "cpu": "64",
     "memory": "256Gi",
@@ -44,11 +45,12 @@ class Groups:
     members: Mapping[str, tuple[str, ...]]
 
     @classmethod
-    def of(cls, count: int) -> Groups:
-        """Divide so many nodes: a tenth of them, at most ``RACK_NODES``, are the rack."""
+    def of(cls, count: int, guests: int) -> Groups:
+        """Divide so many nodes with so many ``guests`` each: a tenth of them, at most ``RACK_NODES``, are the rack."""
         every = tuple(f"node-{number:05}" for number in range(count))
-        split = count - max(1, min(RACK_NODES, count // 10))
-        halls = {f"hall-{number}": every[at : min(at + HALL_NODES, split)] for number, at in enumerate(range(0, split, HALL_NODES))}
+        hall = max(2, HALL_GUESTS // guests)
+        split = count - max(1, min(RACK_NODES, hall, count // 10))
+        halls = {f"hall-{number}": every[at : min(at + hall, split)] for number, at in enumerate(range(0, split, hall))}
         return cls({**halls, RACK: every[split:]})
 
     @property
@@ -82,8 +84,8 @@ def handler_pod(name: str) -> Object:
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {**template["spec"], "nodeName": name}}
 
 
-async def start(cluster: Cluster, client: Client, groups: Groups) -> None:
-    """Create the nodes, and start their kubelets and virt-handlers; return when all report."""
+async def start(cluster: Cluster, client: Client, groups: Groups, tell: Callable[[str], None]) -> None:
+    """Create the nodes, and start their kubelets and virt-handlers; return when all report. ``tell`` shows progress."""
     for group, members in groups.members.items():
         await in_parallel(members, lambda name, group=group: client.create(NODES, node(name, group)))  # type: ignore[misc]  # a default binds the name
     cluster.start_kubelets(RACK, f"{GROUP}={RACK}", "10.128.0.1/9")
@@ -92,7 +94,8 @@ async def start(cluster: Cluster, client: Client, groups: Groups) -> None:
     for group, members in groups.members.items():
         pods = await in_parallel(members, lambda name: _running(client, name))
         cluster.start_handlers(group, [_described(cluster, each) for each in pods])
-    await until(lambda: all_report(client, groups.count), "every virt-handler reports")
+        tell(f"virt-handlers of {group}")
+    await until(lambda: all_report(client, groups.count), "every virt-handler reports", REPORT_SECONDS)
 
 
 async def _running(client: Client, name: str) -> Object:

@@ -33,9 +33,10 @@ def test_a_restarted_program_starts_with_nothing() -> None:
 
 
 def test_a_tenth_of_the_nodes_is_the_rack() -> None:
-    divided = [(found.count, len(found.drained), len(found.rack)) for found in map(nodes.Groups.of, (2, 10, 100, 2_000))]
-    assert divided == [(2, 1, 1), (10, 9, 1), (100, 90, 10), (2_000, 150, 40)]
-    every = [each for members in nodes.Groups.of(2_000).members.values() for each in members]
+    groups = [nodes.Groups.of(*each) for each in ((2, 10), (10, 10), (100, 10), (2_000, 10), (500, 40))]
+    divided = [(found.count, len(found.drained), len(found.rack)) for found in groups]
+    assert divided == [(2, 1, 1), (10, 9, 1), (100, 90, 10), (2_000, 150, 40), (500, 37, 37)]
+    every = [each for members in nodes.Groups.of(2_000, 10).members.values() for each in members]
     assert len(set(every)) == len(every) == 2_000
 
 
