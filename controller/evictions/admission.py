@@ -3,16 +3,18 @@
 If two replicas decide to move a guest, only one can create the Migration. If a read fails, the eviction is refused with 429 so that the
 client retries.
 
-A tenant can send any number of requests, so they do not queue; those for the same pod share one set of reads. No await separates the plan
-from the record of its Migration, so concurrent evictions on one node count each other.
+A tenant can send any number of requests, so they do not queue; those for the same pod share one set of reads, and those of one node its
+read. An eviction that only waits is refused again without reads (``looks``). No await separates the plan from the record of its Migration,
+so concurrent evictions on one node count each other.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterator, Mapping
-from typing import Final, NamedTuple
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final
 
 from apiserver.apis.core.resources import NODES, PERSISTENT_VOLUME_CLAIMS, PODS
 from apiserver.apis.meta import errors, names
@@ -26,6 +28,7 @@ from apiserver.client.informer import Informer
 from apiserver.client.rest import Client, TransportError
 from controller.evictions import etcd, eviction_plan
 from controller.evictions.eviction_plan import Decision, Limits, Observed
+from controller.evictions.looks import Kept, Look, Shared
 from controller.evictions.outcomes import NOTHING, Outcomes
 from controller.evictions.places import CLUSTER
 from controller.evictions.waiting import Waiting
@@ -56,22 +59,24 @@ def concern_of(migration: Object) -> list[NamespacedName | str]:
     return [ALL if is_everybodys else evictions.machine_of(migration)]
 
 
-class _Look(NamedTuple):
-    pod: Object | None
-    vm: Object | None = None
-    claims: Mapping[str, Object | None] = {}
-    node: Object | None = None
-
-
 class Evictions:
     """Decides whether a pod may be evicted, and creates a Migration first if needed."""
 
     def __init__(
-        self, client: Client, clock: Clock, limits: Limits, migrations: Informer, *, namespace: str = "", seconds: float = SECONDS
+        self,
+        client: Client,
+        clock: Clock,
+        limits: Limits,
+        migrations: Informer,
+        *,
+        namespace: str = "",
+        seconds: float = SECONDS,
+        elapsed: Callable[[], float] = time.monotonic,
     ) -> None:
         """Create the admission.
 
-        ``migrations`` has the index ``BY_CONCERN``; etcd runs in ``namespace``; ``seconds`` is the time limit for an answer.
+        ``migrations`` has the index ``BY_CONCERN``; etcd runs in ``namespace``; ``seconds`` is the time limit for an answer; ``elapsed``:
+        monotonic seconds.
         """
         self._client = client
         self._clock = clock
@@ -80,8 +85,10 @@ class Evictions:
         self._namespace = namespace
         self._seconds = seconds
         self._being_made: dict[str, Object] = {}
-        self._looks: dict[tuple[str, str], asyncio.Future[_Look | None]] = {}
-        """Reads in progress, by namespace and name of the pod. None: the read failed."""
+        self._looks: Shared[NamespacedName, Look] = Shared()
+        """By pod."""
+        self._nodes: Shared[str, Object | None] = Shared()
+        self._kept = Kept(elapsed)
         self._outcomes = Outcomes(clock)
         self._waiting = Waiting()
         migrations.subscribe(self._outcomes.note)
@@ -96,10 +103,16 @@ class Evictions:
                 if namespace == self._namespace and name.startswith(etcd.PREFIX):
                     of_etcd = etcd.plan(await self._get(PODS, namespace, name))
                     return eviction_plan.rehearsed(of_etcd) if dry_run else of_etcd
-                seen = await self._gather(namespace, name)
+                pod = NamespacedName(namespace, name)
+                if not dry_run and (still := self._still_waits(pod)) is not None:
+                    return still
+                look = await self._looks.get(pod, lambda: self._read(pod))
+                seen = self._observed(look)
                 decision = eviction_plan.plan(seen)
                 if dry_run:
                     return eviction_plan.rehearsed(decision)
+                if decision.only_waits:
+                    self._kept.keep(pod, look)
                 return await self._apply(seen, decision, namespace, peer)
         except (errors.StatusError, TransportError, TimeoutError) as error:
             logger.warning(
@@ -108,8 +121,18 @@ class Evictions:
             )
             return Decision(allowed=False, message=evictions.not_known(name))
 
-    async def _gather(self, namespace: str, name: str) -> Observed:
-        look = await self._look(namespace, name)
+    def _still_waits(self, pod: NamespacedName) -> Decision | None:
+        """Return a refusal without reads, if the last look at the pod and the present Migrations still make it wait for one of these."""
+        if (look := self._kept.get(pod)) is None:
+            return None
+        seen = self._observed(look)
+        decision = eviction_plan.plan(seen)
+        if not decision.only_waits:
+            return None
+        self._note(decision, pod.namespace, seen)
+        return decision
+
+    def _observed(self, look: Look) -> Observed:
         now = self._clock.now()
         return Observed(
             pod=look.pod,
@@ -123,29 +146,15 @@ class Evictions:
             waiting=self._waiting.at((pod_state.node_of(look.pod), CLUSTER), now),
         )
 
-    async def _look(self, namespace: str, name: str) -> _Look:
-        key = (namespace, name)
-        while (shared := self._looks.get(key)) is not None:
-            if (found := await asyncio.shield(shared)) is not None:  # cancelling one caller does not cancel the others
-                return found
-        answer = self._looks[key] = asyncio.get_running_loop().create_future()
-        found = None
-        try:
-            found = await self._read(namespace, name)
-            return found
-        finally:
-            del self._looks[key]
-            answer.set_result(found)
-
-    async def _read(self, namespace: str, name: str) -> _Look:
-        pod = await self._get(PODS, namespace, name)
+    async def _read(self, name: NamespacedName) -> Look:
+        pod = await self._get(PODS, *name)
         owner = ownership.owner_of(pod) if pod is not None else None
-        vm = await self._get(VIRTUAL_MACHINES, namespace, str(owner.get("name") or "")) if owner is not None else None
+        vm = await self._get(VIRTUAL_MACHINES, name.namespace, str(owner.get("name") or "")) if owner is not None else None
         if vm is None:
-            return _Look(pod)
+            return Look(pod)
         claims, node = await self._around(vm, pod_state.node_of(pod))
         await self._migrations.synced.wait()
-        return _Look(pod, vm, claims, node)
+        return Look(pod, vm, claims, node)
 
     def _concerning(self, vm: Object | None) -> Iterator[Object]:
         for concern in (ALL, *(() if vm is None else (key_of(vm),))):
@@ -156,7 +165,7 @@ class Evictions:
             async with asyncio.TaskGroup() as tasks:
                 wanted = disk_claims.claims_of(vm)
                 claims = {each: tasks.create_task(self._one(PERSISTENT_VOLUME_CLAIMS, namespace_of(vm), each)) for each in wanted}
-                on = tasks.create_task(self._one(NODES, "", node))
+                on = tasks.create_task(self._nodes.get(node, lambda: self._one(NODES, "", node)))
         except ExceptionGroup as failures:
             raise failures.exceptions[0] from None
         return {each: task.result() for each, task in claims.items()}, on.result()
@@ -176,9 +185,12 @@ class Evictions:
     async def _apply(self, seen: Observed, decision: Decision, namespace: str, peer: str) -> Decision:
         if decision.status is not None and seen.vm is not None:
             return await self._write_status(seen.vm, decision, decision.status)
+        self._note(decision, namespace, seen)
+        return decision if decision.migration is None else await self._create_migration(decision, decision.migration, peer)
+
+    def _note(self, decision: Decision, namespace: str, seen: Observed) -> None:
         if decision.waits_at is not None:
             self._waiting.note(decision.waits_at, namespace, seen.now)
-        return decision if decision.migration is None else await self._create_migration(decision, decision.migration, peer)
 
     async def _write_status(self, vm: Object, decision: Decision, status: Object) -> Decision:
         """Write ``status`` to the machine. Return ``decision``, or a refusal if the machine has changed."""

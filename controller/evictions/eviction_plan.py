@@ -95,6 +95,8 @@ class Decision:
     """The machine's status to write first if the eviction shuts its guest down."""
     waits_at: str | None = None
     """The drained node, or ``places.CLUSTER``, with a reached limit."""
+    only_waits: bool = False
+    """True if unfinished Migrations are the reason, and whether the node is being drained cannot change that."""
     lasts: bool = False
     """True if only a person can end the reason."""
     final: bool = False
@@ -154,13 +156,14 @@ def _under_way(pod: Object, vm: Object, migrations: Sequence[Object]) -> Decisio
         phase, name = phases.phase_of(each) or phases.PENDING, name_of(each)
         if name_of(pod) == ownership.target_name(each):
             message = f"the guest of virtual machine {name_of(vm)} is migrating to this pod: migration {name}, {phase}"
-            return Decision(allowed=False, message=message)
+            return Decision(allowed=False, message=message, only_waits=True)
         source = ownership.source_of(each, vm)
         if source is not None and ownership.is_meant(pod, source, vm):
             why = dig_migration(each, "status", "message")
             said = f"{phase}: {why}" if why else phase
             how = f"migration {name}, {said}" if name else "its migration is starting"
-            return Decision(allowed=False, message=f"the guest of virtual machine {name_of(vm)} must move to another node first: {how}")
+            message = f"the guest of virtual machine {name_of(vm)} must move to another node first: {how}"
+            return Decision(allowed=False, message=message, only_waits=True)
     return None
 
 
@@ -260,14 +263,15 @@ def _no_place(seen: Observed, pod: Object, vm: Object, *, is_emptied: bool) -> D
     told = f"virtual machine {name_of(vm)} waits for its migration to another node: "
     if (full := next((each for each in there if each.are_full()), None)) is not None:
         why = "" if is_emptied else f"; node {node} is not being drained, so only half of each limit applies"
-        return Decision(allowed=False, message=f"{told}{full.describe()}{why}", waits_at=full.where if is_emptied else None)
+        where = full.where if is_emptied else None
+        return Decision(allowed=False, message=f"{told}{full.describe()}{why}", waits_at=where, only_waits=is_emptied)
     if not is_emptied:
         return None
     others = next((each for each in there if each.are_others(namespace, seen.waiting)), None)
     return (
         None
         if others is None
-        else Decision(allowed=False, message=f"{told}{others.describe(namespace)}, and guests of other namespaces wait")
+        else Decision(allowed=False, message=f"{told}{others.describe(namespace)}, and guests of other namespaces wait", only_waits=True)
     )
 
 

@@ -183,6 +183,48 @@ async def test_eviction_creates_one_migration_and_waits_for_the_guest(api: FakeA
                 await asyncio.sleep(0.02)
 
 
+def reads(api: FakeAPI, kind: str) -> int:
+    return len([1 for each in api.requests if each[0] == "GET" and kind in each[1].split("?")[0].split("/")])
+
+
+async def test_a_waiting_eviction_is_refused_again_without_reads(api: FakeAPI, tmp_path: Path) -> None:
+    async with served(api, tmp_path) as ask:
+        await ask(review())
+        _, first = await ask(review())
+        before = [reads(api, each) for each in ("pods", "virtualmachines", "nodes")]
+        _, again = await ask(review())
+        assert [reads(api, each) for each in ("pods", "virtualmachines", "nodes")] == before
+        assert again == first
+
+        (made,) = api.all(MIGRATIONS)
+        await api.edit(MIGRATIONS, "default", name_of(made), lambda obj: obj.update(status={"phase": "Failed"}))
+        async with asyncio.timeout(10):
+            while "failed" not in words(await ask(review())):
+                await asyncio.sleep(0.02)
+        assert reads(api, "pods") > before[0]
+
+
+async def test_a_drain_of_many_guests_reads_their_node_once(api: HangingAPI, tmp_path: Path) -> None:
+    pods = await put_machines(api, 20)
+    async with served(api, tmp_path) as ask:
+        api.hangs = lambda request: request.path.endswith("/nodes")
+        async with asyncio.TaskGroup() as tasks:
+            for pod in pods:
+                tasks.create_task(ask(review(pod)))
+            async with asyncio.timeout(10):
+                while reads(api, "virtualmachines") < len(pods):
+                    await asyncio.sleep(0.01)
+            await hung(api)
+            api.go_on.set()
+        assert api.hanging == 1
+        places = len(api.all(MIGRATIONS))
+        assert 0 < places < len(pods)
+        before = len(api.requests)
+        waiting = [await ask(review(pod)) for pod in pods]
+        assert all(not each[1]["response"]["allowed"] for each in waiting)
+        assert len(api.requests) - before <= 3 * places, "the others wait without reads"
+
+
 async def test_client_of_a_moving_eviction_is_logged(api: FakeAPI, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO")
     async with served(api, tmp_path) as ask:
