@@ -21,6 +21,7 @@ from apiserver.kubectl import verbs as plugin
 from apiserver.registry.virt.reads import DomainXML, GuestInfo, Screenshot
 from apiserver.registry.virt.verbs import VERBS
 from apiserver.server import options
+from apiserver.server.connections import ConnectionOptions
 from controller.manager import options as controller_options
 from controller.reconcilers.certificates.consumers import API_SERVICE, API_SERVICE_NAMES, ETCD, STATEFUL_SETS
 from controller.reconcilers.certificates.rotate_certificates import authorities
@@ -216,6 +217,13 @@ def test_no_container_can_fill_its_node(settings: tuple[str, ...]) -> None:
 
     assert {"virt-api", "virt-controller", "virt-handler", ETCD, "kubevirt-uninstall"} <= set(found)
     assert {name: each for name, each in found.items() if each} == {}
+
+
+def test_the_connections_of_the_values_are_those_of_the_flag() -> None:
+    values = yaml.safe_load((CHART / "values.yaml").read_text())
+    assert values["virtApi"]["maxConnections"] == ConnectionOptions().max_connections
+    (virt_api,) = one("Deployment", "virt-api", "virtApi.maxConnections=16384", NODE)["spec"]["template"]["spec"]["containers"]
+    assert "--max-connections=16384" in virt_api["args"]
 
 
 def test_the_streams_of_the_values_are_those_of_the_flags() -> None:
