@@ -48,7 +48,7 @@ def optional_field(value: Value, name: str) -> Optional:
 
 
 def has(value: Value, name: str) -> bool:
-    """Return whether the field exists: ``has(value.name)``; CelError for other types."""
+    """Return whether the field exists (``has(value.name)``); False for plain values. Raises CelError for others, such as lists."""
     if type(value) is Optional:
         if not value.present:
             return False

@@ -55,7 +55,7 @@ def run(arguments: list[str] | None) -> int:
 
 
 def exit_code(command: Callable[[], int]) -> int:
-    """Run ``command``; return its exit code, or print its exception and return 1 (128 plus a signal's number for its signal)."""
+    """Run ``command``; return its exit code; for an exception, print it and return 1; for Ctrl-C or a broken pipe, 130 or 141."""
     try:
         code = command()
         if sys.stdout is not None:

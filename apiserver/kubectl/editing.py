@@ -18,7 +18,7 @@ _TRIES: Final = 5
 async def edit(
     access: Access, resource: Resource, name: str, what: str, edited: Callable[[Object], Object], *, dry_run: bool = False
 ) -> Object:
-    """Write what ``edited`` returns for an object; after a conflict, read it and try again. Return the object from before the edit.
+    """Read an object, write what ``edited`` returns for it, again after a conflict, and return the object as read.
 
     ``what`` names it in messages. Raises Failure.
     """

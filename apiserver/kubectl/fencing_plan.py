@@ -29,7 +29,7 @@ def refusal(node: Object | None, name: str) -> str:
 
 
 def renewed(before: Mapping[str, Object | None], after: Mapping[str, Object | None]) -> str:
-    """Return the name of a process that renewed its Lease between two looks, or empty."""
+    """Return the name of a process with another renewal in ``after`` than ``before`` (Leases by process), or empty."""
     return next((each for each, lease in after.items() if _time(lease) != _time(before.get(each))), "")
 
 

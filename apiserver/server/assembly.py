@@ -55,7 +55,7 @@ def now() -> datetime:
 
 @dataclass(slots=True)
 class Assembly:
-    """A built server."""
+    """A built API server."""
 
     chain: Chain
     stores: Mapping[Resource, Store]

@@ -56,7 +56,7 @@ def raise_descriptors() -> int:
 
 
 def limits(options: ConnectionOptions, descriptors: int, seconds: float) -> Limits:
-    """Return the limits, reduced if ``descriptors``, the most open files, are too few; ``seconds``: a handshake's time limit."""
+    """Return the connections' limits, reduced if ``descriptors``, the most open files, are too few; ``seconds``: a handshake's limit."""
     unverified = options.max_unverified_connections
     wanted = Limits(
         seconds,

@@ -46,7 +46,7 @@ class Indicators:
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """One of the three paths, and its checks by name."""
+    """One of the paths ``/livez``, ``/readyz`` and ``/healthz``, and its checks by name."""
 
     path: str
     checks: Mapping[str, Check]

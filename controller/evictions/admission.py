@@ -51,7 +51,7 @@ ALL: Final = "all"
 def concern_of(migration: Object) -> list[NamespacedName | str]:
     """Return the keys of a Migration in ``BY_CONCERN``: ``ALL`` if unfinished or of a drain, else its machine.
 
-    So each eviction reads few finished Migrations. An invalid one is not indexed, because an error here would refuse every eviction.
+    An invalid one is not indexed, because an error here would refuse every eviction.
     """
     if structure.of_migration(migration):
         return []

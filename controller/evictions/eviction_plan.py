@@ -107,10 +107,7 @@ ALLOWED: Final = Decision(allowed=True)
 
 
 def rehearsed(decision: Decision) -> Decision:
-    """Return the answer to a dry run: a permanent refusal becomes final, a temporary one is allowed with its message.
-
-    ``kubectl drain --dry-run=server`` would repeat a refusal with 429 until its timeout.
-    """
+    """Return the answer to a dry run: a permanent refusal becomes final, a temporary one is allowed with its message."""
     if decision.allowed:
         return decision
     return replace(decision, final=True) if decision.lasts else Decision(allowed=True, message=decision.message)

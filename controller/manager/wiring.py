@@ -69,7 +69,7 @@ class Runnable(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """The shared dependencies of the parts."""
+    """What virt-controller's parts share."""
 
     client: Client
     recorder: Recorder
@@ -139,7 +139,7 @@ class Machines:
     async def run(self) -> None:
         """Run the informers, and each loop once those that it reads are in sync.
 
-        During an upgrade virt-api may not serve a new kind yet; the other loops do not wait for it.
+        A kind that virt-api does not serve yet delays only its loops.
         """
         async with asyncio.TaskGroup() as tasks:
             for informer in self._informers.values():

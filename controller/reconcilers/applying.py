@@ -74,7 +74,7 @@ class HotPlugRefused(Exception):
 class _Refused(NamedTuple):
     """A refused pod, which is not created again before ``until``.
 
-    The server's words may differ each time, such as which of two quotas is full, and their write causes the next pass.
+    Each write of the server's words, which may vary, causes the next pass.
     """
 
     pod: Object

@@ -119,7 +119,7 @@ class Informers:
         return self.vms.by_index(BY_LOSS, LOST)
 
     def suspects(self, now: datetime) -> frozenset[str]:
-        """Return the nodes with a failed start that counts."""
+        """Return the names of nodes with a failed start that counts against them."""
         machines = self.vms.by_index(BY_FAILED_START, FAILED)
         return frozenset(node for vm in machines for node in failed_starts.nodes_of_failures(vm, now))
 

@@ -95,7 +95,7 @@ def trim_migration(migration: Object) -> Object:
 
 
 def trim_pod(pod: Object) -> Object:
-    """Return the fields of a pod that are read. Any user can create pods with our labels and a size of 1 MB or more."""
+    """Return the fields of a pod that are read."""
     spec = pod.get("spec") or {}
     return {
         "metadata": _trim_pod_metadata(pod.get("metadata") or {}),

@@ -31,7 +31,7 @@ class LeadershipLost(Exception):
 
 
 class Leases(Protocol):
-    """The methods of :class:`apiserver.client.rest.Client` used here."""
+    """The methods of :class:`apiserver.client.rest.Client` that leader election uses."""
 
     async def get(self, resource: Resource, name: str, namespace: str | None = None) -> Object: ...  # noqa: D102 - as in Client
     async def create(self, resource: Resource, obj: Object, namespace: str | None = None) -> Object: ...  # noqa: D102 - as in Client

@@ -34,10 +34,7 @@ Validate = Callable[[Object], Sequence[str]]
 
 
 class Validated:
-    """A reconciler that skips invalid objects: it records an Event, and waits until the object changes.
-
-    So a wrong type in one object delays no other.
-    """
+    """A reconciler that skips invalid objects: it records an Event, and waits until the object changes."""
 
     def __init__(self, reconciler: Reconciler, objects: Objects, events: Events, resource: Resource, validate: Validate) -> None:
         self._reconciler = reconciler

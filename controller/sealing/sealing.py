@@ -32,7 +32,7 @@ FIELD_MANAGER: Final = "virt-controller"
 
 
 class Sealing:
-    """One replica's view of the guardians. ``elapsed`` is CLOCK_BOOTTIME; ``identity`` is unique per run of the process."""
+    """Seals guardians' Leases, by what one replica sees. ``elapsed`` is CLOCK_BOOTTIME; ``identity`` is unique per run of the process."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class Sealing:
         """By name, the version of the Lease of a deleted Node."""
 
     async def run(self) -> None:
-        """Beat, read and seal until cancelled."""
+        """Write beats, and read and seal Leases, both periodically, until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._recorder.run())
             tasks.create_task(self._repeat(self.beat, self._times.beat))

@@ -81,7 +81,7 @@ class Denied:
 
 @dataclass(frozen=True, slots=True)
 class Review:
-    """A review's pod."""
+    """A reviewed eviction: its pod, and whether it is a dry run."""
 
     uid: str
     namespace: str

@@ -68,7 +68,7 @@ def _seconds(text: str) -> float:
 class HealthCheck:
     """Checks storage by a linearizable read with a time limit; calls during one read share the next.
 
-    Anyone can call it, so reads must not grow with calls; and a result is never older than its call.
+    A result is never older than its call.
     """
 
     def __init__(self, storage: Storage, seconds: float) -> None:

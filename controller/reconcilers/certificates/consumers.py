@@ -109,7 +109,7 @@ class EtcdRestart:
     async def inject(self, bundle: bytes) -> None:
         """Record the bundle's fingerprint. If pods are ready, also put it into the pod template, which replaces them one by one.
 
-        At installation the pods wait for the Secret, and a changed template would start them twice.
+        At installation a changed template would start them twice.
         """
         stateful_set = await self.client.get(STATEFUL_SETS, self.name, self.namespace)
         note = {"metadata": {"annotations": {ETCD_BUNDLE_ANNOTATION: certificate_plan.fingerprint(bundle)}}}

@@ -68,7 +68,7 @@ class Executable:
         check(status, output, errors)
 
     async def _started(self) -> asyncio.subprocess.Process:
-        """Start the file. Raises Failed. A cancelled start leaves no process: asyncio alone would kill only the first one."""
+        """Start the file. Raises Failed. A cancelled start leaves no process."""
         starting = asyncio.ensure_future(  # noqa: TID251  # it is awaited below
             asyncio.create_subprocess_exec(
                 self._path,

@@ -105,7 +105,7 @@ def memory_of(vm: Object, pod: Object) -> str:
 
 
 def removal_pod_name(vm: Object) -> str:
-    """Return the name of :func:`removal_pod`."""
+    """Return the name of the pod that :func:`removal_pod` returns."""
     return names.removal_pod_name(name_of(vm), uid_of(vm))
 
 

@@ -47,8 +47,8 @@ class Placement:
 def scheduling(vm: Object, placement: Placement) -> Object:
     """Return the scheduling fields of a pod's spec.
 
-    A user's value for a label overrides that of the processors. A pod with a fixed node requires no labels: its kubelet would only report
-    an unmet selector, while libvirt reports the missing features.
+    A user's value for a label overrides that of the processors. A pod with a fixed node requires no labels: libvirt reports the
+    missing features.
     """
     spec = dig_vm(vm, "spec") or {}
     result: Object = {key: spec[key] for key in _PASSED_ON if spec.get(key)}

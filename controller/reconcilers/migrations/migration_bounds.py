@@ -42,9 +42,9 @@ _MOVING: Final = frozenset({phases.TARGET_READY, phases.RUNNING})
 def target_left(migration: Object, target: Object | None, now: datetime, limits: MigrationLimits, *, is_refused: bool) -> float | None:
     """Return the seconds that the target pod has left to run, negative once late; None if it runs or nothing limits it.
 
-    Time counts from the recorded start of the attempt; not before the target is created, unless that was refused. Only the node reports
-    when the target got it, and may report a later time. So the time to run begins at the latest when the scheduling time ends or, without
-    one, when virt-controller records the node (:func:`is_to_note_node`).
+    Time counts from the recorded start of the attempt; not before the target is created, unless that was refused. The time
+    to run begins when the node reports, at the latest when the scheduling time ends or, without one, when virt-controller records the node
+    (:func:`is_to_note_node`).
     """
     begun = migration_retries.retried_at(migration) or dig_migration(migration, "status", "startTime")
     if phases.phase_of(migration) in ("", phases.PENDING):

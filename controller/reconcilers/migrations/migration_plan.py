@@ -79,9 +79,9 @@ _OURS: Final = frozenset({"", phases.PENDING, phases.SCHEDULING, phases.PREPARIN
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """What :func:`plan` decides from: a migration, its machine and pods, and why kube-apiserver refused the target (``refusal``).
+    """What :func:`plan` decides from: a migration, its machine and pods, and the queue's decision (``turn``).
 
-    ``source_labels`` are those of the source's node; ``turn`` is the queue's decision.
+    ``refusal``: why the target pod was refused; ``source_labels``: the source node's.
     """
 
     migration: Object

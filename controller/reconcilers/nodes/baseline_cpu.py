@@ -46,7 +46,7 @@ class Choice:
 
 
 def trim_labels(node: Object) -> Object:
-    """Return ``labels``, ``PROCESSORS`` and ``CANDIDATE`` of a trimmed Node. Nodes of the same kind share their hundreds of CPU labels.
+    """Return ``labels``, ``PROCESSORS`` and ``CANDIDATE`` of a trimmed Node.
 
     With more than :data:`MAX_PROCESSORS` CPU labels, a node loses them and is in no pool, because virt-handler did not write them.
     """

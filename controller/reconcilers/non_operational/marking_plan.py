@@ -53,7 +53,7 @@ class SetCondition:
 
 @dataclass(frozen=True, slots=True)
 class SetTaint:
-    """Set our taint with this effect; None: remove it."""
+    """Set the taint of non-operational nodes, with this effect; None: remove it."""
 
     effect: TaintEffect | None
 

@@ -112,7 +112,7 @@ def requeue_seconds(vm: Object, pod: Object, now: datetime) -> float | None:
 
 
 def waiting_seconds(pod: Object, now: datetime) -> float | None:
-    """Return how many seconds a Pending pod has had a node without volumes and networks; None for other pods."""
+    """Return how many seconds a Pending pod has waited on its node for volumes and networks; None for other pods."""
     bound_at = pod_state.bound_at(pod)
     if bound_at is None or pod_state.phase_of(pod) != "Pending" or pod_state.has_volumes(pod):
         return None

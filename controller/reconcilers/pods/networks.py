@@ -36,7 +36,7 @@ class Definition:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A machine's networks."""
+    """A machine's NetworkAttachmentDefinitions, and the names of missing ones."""
 
     missing: tuple[str, ...] = ()
     definitions: tuple[Definition, ...] = ()

@@ -35,8 +35,7 @@ class Reference:
 def is_launcher(pod: Object) -> bool:
     """True if virt-controller of some version could have made this pod, by its immutable fields.
 
-    The chart's policy lets virt-controller delete only these pods (``charts/kubevirt/templates/admissionpolicies.yaml``). So no other pod
-    that claims a machine as its owner can block that machine.
+    The chart's policy lets virt-controller delete only these pods (``charts/kubevirt/templates/admissionpolicies.yaml``).
     """
     return shape.fits(pod)
 
@@ -91,10 +90,7 @@ def is_unwatched(pod: Object, vm: Object | None) -> bool:
 
 
 def to_restore(pod: Object, vm: Object) -> str:
-    """Return how a user restores the pod's labels and owner, as text; empty if none is lost.
-
-    virt-controller has no right to change labels.
-    """
+    """Return how a user restores the pod's labels and owner, as text; empty if none is lost."""
     marks = {names.COMPONENT_LABEL: names.LAUNCHER, names.VM_NAME_LABEL: name_of(vm), names.CREATED_BY_LABEL: uid_of(vm)}
     lost = [f"{key}={value}" for key, value in marks.items() if labels_of(pod).get(key) != value]
     words = [f"kubectl label pod {name_of(pod)} -n {namespace_of(pod)} --overwrite {' '.join(lost)}"] if lost else []
@@ -158,10 +154,7 @@ def references(vm: Object, migrations: Iterable[Object]) -> tuple[Reference, ...
 
 
 def may_have_arrived(migration: Object, vm: Object, pods: Iterable[Object]) -> bool:
-    """True if the guest may be in the target of an unfinished Migration: bytes may have gone there, or the source reports that it left.
-
-    The copy of the Migration may be older than the pods' status.
-    """
+    """True if the guest may be in the target of an unfinished Migration: bytes may have gone there, or the source reports that it left."""
     if not phases.is_unfinished(migration):
         return False
     source = source_of(migration, vm)

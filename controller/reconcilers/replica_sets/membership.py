@@ -45,7 +45,7 @@ def faults(replica_set: Object) -> tuple[str, ...]:
 
 
 def selector_of(replica_set: Object) -> Selector:
-    """Return the selector of a sound set."""
+    """Return the selector of a set without :func:`faults`."""
     return labels.from_json(dig_replica_set(replica_set, "spec", "selector"))
 
 

@@ -158,7 +158,7 @@ def _rests(failed: Sequence[Object], now: datetime) -> bool:
 class _Places:
     """Free places of migrations, counted as in the queue: a lost machine's migration has none.
 
-    Waiting Migrations have none: any number may never begin, and the queue puts an upgrade's last.
+    Waiting Migrations have none, because any number may never begin.
     """
 
     def __init__(self, seen: Observed) -> None:

@@ -39,7 +39,7 @@ def plan(seen: Observed) -> tuple[Action, ...]:
 
 
 class Room(NamedTuple):
-    """What gives the guest's pod enough memory; without a reason it has that."""
+    """Why a guest's pod lacks memory, and the actions that give it; no ``reason``: it has enough."""
 
     actions: tuple[Action, ...] = ()
     reason: str = ""

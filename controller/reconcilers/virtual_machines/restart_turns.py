@@ -56,7 +56,7 @@ class Queue:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """The place of a machine that waits."""
+    """The place of a waiting machine in the order of restarts; look again after ``seconds``."""
 
     ahead: int
     """Machines that start before it."""

@@ -41,7 +41,7 @@ def claim_not_found(seen: Observed, _: power.Power) -> Obstacle | None:
 
 
 def claim_being_deleted(seen: Observed, _: power.Power) -> Obstacle | None:
-    """Return an obstacle if a claim is being deleted. Kubernetes keeps it while a pod uses it, so a new pod would keep it for ever."""
+    """Return an obstacle if a claim is being deleted. A new pod would keep it for ever."""
     if not (going := disk_claims.being_deleted(seen.vm, seen.claims)):
         return None
     message = (
@@ -91,7 +91,7 @@ def storage_in_use(seen: Observed, _: power.Power) -> Obstacle | None:
 
 
 def network_not_usable(seen: Observed, _: power.Power) -> Obstacle | None:
-    """Return an obstacle if a NetworkAttachmentDefinition is missing or invalid. No informer watches them."""
+    """Return an obstacle if a NetworkAttachmentDefinition is missing or invalid."""
     if (found := networks.fault(seen.networks)) is None:
         return None
     return Obstacle(conditions.NETWORK_READY, *found, requeue_seconds=seen.settings.times.networks)

@@ -45,7 +45,7 @@ def wait_for(seen: Observed, pods: tuple[Object, ...]) -> tuple[Action, ...]:
 
 
 def _report_stuck(seen: Observed, pod: Object) -> tuple[Action, ...]:
-    """Return actions that report a kubelet that neither starts nor ends the pod. virt-handler writes no status that contradicts this."""
+    """Return actions that report a kubelet that neither starts nor ends the pod."""
     node = pod_state.node_of(pod)
     message = (
         f"the kubelet of node {node} does not report, but virt-handler on that node does, so the node is on. Pod {name_of(pod)} can "
