@@ -47,8 +47,7 @@ def signing_requests(client: Client) -> Informer:
 def trim_request(request: Object) -> Object:
     """Return a request trimmed for the cache, because nodes can create many large ones.
 
-    A decided request keeps only the decision. An open one over ``MAX_BYTES`` loses its PKCS #10 and so is denied. Status writes may omit
-    the rest, because kube-apiserver keeps the stored ``spec``.
+    A decided request keeps only the decision. An open one over ``MAX_BYTES`` loses its PKCS #10 and so is denied.
     """
     whole = objects.without_managed_fields(request)
     open_ = node_certificate_plan.is_open(whole)

@@ -49,8 +49,8 @@ def requirements(domain: Object, claims: Claims) -> Requirements:
 def node_labels(vm: Object) -> tuple[NodeLabel, ...]:
     """Return the labels that the fields or XML of a KVM machine require.
 
-    A node may support a model without some of its features. So if the machine disables features, the model's label is not required, and
-    libvirt checks the rest at the start. ``force`` and ``optional`` work on all nodes.
+    If the machine disables features, the model's label is not required: libvirt checks the rest at the start. ``force`` and ``optional``
+    work on all nodes.
     """
     spec = running.spec_of(vm)
     if spec.get("domainXML"):

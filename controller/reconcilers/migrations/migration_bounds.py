@@ -43,8 +43,8 @@ def target_left(migration: Object, target: Object | None, now: datetime, limits:
     """Return the seconds that the target pod has left to run, negative once late; None if it runs or nothing limits it.
 
     Time counts from the recorded start of the attempt; not before the target is created, unless that was refused. The time
-    to run begins when the node reports, at the latest when the scheduling time ends or, without one, when virt-controller records the node
-    (:func:`is_to_note_node`).
+    to run begins when the target got its node, at the latest when the scheduling time ends or, without one, when virt-controller records
+    the node (:func:`is_to_note_node`).
     """
     begun = migration_retries.retried_at(migration) or dig_migration(migration, "status", "startTime")
     if phases.phase_of(migration) in ("", phases.PENDING):

@@ -18,7 +18,6 @@ the pod is there, and its kubelet reports              alive
 =====================================================  ===========================================================
 
 An unreachable node proves nothing: kube-controller-manager may set the phase ``Failed`` while the containers run on a node that is cut off.
-No other module calls :func:`controller.reconcilers.pods.pod_state.is_over`.
 """
 
 from __future__ import annotations

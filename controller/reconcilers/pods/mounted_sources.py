@@ -147,7 +147,7 @@ def fault(vm: Object, events: Sequence[Object], follows: str = "virtual machine 
 def _newest(events: Sequence[Object]) -> list[Object]:
     """Return the newest Event of each volume, without outdated ones, newest first.
 
-    Of two with the same time the later in the list counts, because the server sorts by name, and names end with the creation time.
+    Of two with the same time the later in the list counts, because the server's order makes it the newer.
     """
     dated = sorted(((time_of(event), event) for event in reversed(events)), key=lambda each: each[0], reverse=True)
     found: dict[str, Object] = {}

@@ -104,7 +104,7 @@ def _restarted(seen: Observed, found: list[Object]) -> list[Object]:
 
 
 def _warn_of_namesakes(seen: Observed) -> tuple[Action, ...]:
-    """Return a warning if other machines have a MAC address of this one: software may confuse the guests."""
+    """Return a warning if other machines have a MAC address of this one."""
     return (duplicate_mac(seen.namesakes),) if seen.namesakes else ()
 
 

@@ -6,8 +6,7 @@ next attempt begins or a user switches it off. It means that the machine was int
 
 A pod rejected by its kubelet while virt-handler (a device plugin) restarts counts too, by the reason of its end.
 
-For an eviction that shuts a guest down, :mod:`controller.evictions.eviction_plan` sets the machine's condition before, because the leader
-may be evicted at the same time and find neither guest nor pod later.
+For an eviction that shuts a guest down, :mod:`controller.evictions.eviction_plan` sets the condition before: the leader may be evicted too.
 """
 
 from __future__ import annotations

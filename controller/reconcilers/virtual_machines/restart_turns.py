@@ -1,7 +1,7 @@
 """The order in which machines of lost nodes restart: by priority, and a limited number at a time. Pure.
 
-Otherwise the remaining nodes would pull images and read disks for all of them, and those of low priority could take the room. Each waits a
-moment until the others are known, and then for its turn. A machine that waits for something else delays no other.
+Otherwise the remaining nodes would start all at once, and machines of low priority could take the room. Each waits a moment until the
+others are known, and then for its turn. A machine that waits for something else delays no other.
 """
 
 from __future__ import annotations

@@ -157,8 +157,8 @@ def _stop(seen: Observed, alive: tuple[Object, ...]) -> tuple[Action, ...]:
 def _end_all(seen: Observed, pods: tuple[Object, ...]) -> tuple[Action, ...]:
     """Return the deletions of pods, with their guests' grace periods; a short one without a guest, and again if the verb stop shortened it.
 
-    No other pass assigns the pod to virt-handler: the status has the ``stopTime``, or the machine is being deleted, so a write that another
-    pass decided before that fails. The pod stays until its kubelet has seen the container end.
+    No other pass assigns the pod to virt-handler, because the status has the ``stopTime`` or the machine is being deleted. The pod stays
+    until its kubelet has seen the container end.
     """
     empty, requested = _without_guest(seen), power.requested_grace(seen.vm)
     grace = None if requested is None else requested + launcher_pod.GRACE_MARGIN_SECONDS
