@@ -39,7 +39,7 @@ class GiveUp:
 
 @dataclass(frozen=True, slots=True)
 class AwaitEnd:
-    """The target pod may run: delete ``to_delete``, and look again after ``seconds``."""
+    """The target pod may run: delete ``to_delete`` (None: nothing), and look again after ``seconds``."""
 
     message: str
     seconds: float
