@@ -56,7 +56,7 @@ _revision_of = attrgetter("revision")
 
 
 class MemoryStorage:
-    """The port in memory."""
+    """A ``storage.port.Storage`` in memory."""
 
     def __init__(self, *, keep_revisions: int = 0) -> None:
         """``keep_revisions``: compact automatically to about this many revisions; 0: never."""

@@ -29,7 +29,7 @@ from typing import Protocol
 
 
 class StorageError(Exception):
-    """Base of this package's errors."""
+    """Base of the errors of a Storage."""
 
 
 class RevisionMismatch(StorageError):
@@ -50,7 +50,7 @@ class Compacted(StorageError):
 
 
 class FutureRevision(StorageError):
-    """The requested revision is newer than the store."""
+    """The requested revision is above the store's newest."""
 
 
 class TooLarge(StorageError):
@@ -130,14 +130,16 @@ class Batch:
 
 
 class Storage(Protocol):
-    """See the module's guarantees."""
+    """Bytes under keys, with revisions and watches; the module lists the guarantees. Any call may raise Unavailable."""
 
     async def get(self, key: str) -> Entry | None:
-        """Return the current entry of ``key``, or None."""
+        """Return the current entry of ``key``, or None if absent."""
         ...
 
     async def range(self, prefix: str, *, start: str = "", limit: int = 0, revision: int = 0) -> Page:
         """Return a ``Page`` of at most ``limit`` (0: all) entries with ``prefix``, from key ``start`` (inclusive) on.
+
+        ``revision`` 0 is the current one.
 
         Raises:
             Compacted: ``revision`` is gone.

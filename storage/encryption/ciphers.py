@@ -22,11 +22,11 @@ _SECRETBOX_TAG: Final = 16
 
 
 class Undecryptable(ValueError):
-    """No provider of the chain can decrypt a value."""
+    """A stored value cannot be decrypted: its key is missing or wrong, or it is damaged."""
 
 
 class Provider(Protocol):
-    """One key. aesgcm authenticates ``about``, the key in etcd, so that values cannot be swapped; the others here ignore it."""
+    """Encrypts values. aesgcm and kms authenticate ``about``, the key in etcd, so that values cannot be swapped; others ignore it."""
 
     @property
     def prefix(self) -> bytes:
@@ -41,27 +41,27 @@ class Provider(Protocol):
         """Decrypt the part after the prefix; return the value, and whether a write would encrypt it differently (stale).
 
         Raises:
-            Undecryptable: it has another key, or is damaged.
+            Undecryptable: the value has another key, or is damaged.
         """
         ...
 
 
 class Fetching(Provider, Protocol):
-    """A provider with remote keys."""
+    """A provider with remote keys: ``fetch`` must come before ``decrypt``."""
 
     async def fetch(self, data: bytes) -> None:
-        """Fetch the key for the part after the prefix.
+        """Fetch the key that decrypts ``data``, a stored value without its prefix.
 
         Raises:
             Undecryptable: the key is unavailable for good.
-            Unavailable: for now.
+            Unavailable: the key is unavailable for now.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Unencrypted values."""
+    """The provider ``identity``: it leaves values unencrypted."""
 
     prefix: bytes = b""
 
@@ -89,7 +89,7 @@ class AesGcm:
         return nonce + self._cipher.encrypt(nonce, value, about)
 
     def decrypt(self, data: bytes, about: bytes) -> tuple[bytes, bool]:
-        """Return the value, never stale. Raises Undecryptable."""
+        """Return the value and False (not stale). Raises Undecryptable."""
         if len(data) < _GCM_NONCE + _GCM_TAG:
             raise Undecryptable("the stored data is too short for aesgcm")
         try:
@@ -113,7 +113,7 @@ class AesCbc:
         return vector + encryptor.update(value + bytes([padding]) * padding) + encryptor.finalize()
 
     def decrypt(self, data: bytes, about: bytes) -> tuple[bytes, bool]:  # noqa: ARG002 - the protocol's
-        """Return the value, never stale. Raises Undecryptable."""
+        """Return the value and False (not stale). Raises Undecryptable for wrong padding; other damage returns garbage."""
         if len(data) < 2 * _BLOCK or len(data) % _BLOCK:
             raise Undecryptable("the stored data has a length that aescbc cannot produce")
         decryptor = Cipher(self._algorithm, modes.CBC(data[:_BLOCK])).decryptor()
@@ -138,7 +138,7 @@ class Secretbox:
         return bytes(self._box.encrypt(value, os.urandom(_SECRETBOX_NONCE)))
 
     def decrypt(self, data: bytes, about: bytes) -> tuple[bytes, bool]:  # noqa: ARG002 - the protocol's
-        """Return the value, never stale. Raises Undecryptable."""
+        """Return the value and False (not stale). Raises Undecryptable."""
         from nacl.exceptions import CryptoError
 
         if len(data) < _SECRETBOX_NONCE + _SECRETBOX_TAG:
@@ -151,7 +151,7 @@ class Secretbox:
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """A resource's providers; the first one encrypts."""
+    """A resource's providers: the first one encrypts, all of them decrypt."""
 
     providers: Sequence[Provider] = field(repr=False)
     services: Sequence[Fetching] = field(default=(), repr=False)
@@ -164,7 +164,7 @@ class Chain:
                     await each.fetch(data[len(each.prefix) :])
 
     def seal(self, value: bytes, about: bytes) -> bytes:
-        """Return ``value``, encrypted by the first provider, with its prefix. ``about`` is the key in etcd."""
+        """Return ``value``, encrypted by the first provider, with its prefix. ``about`` is the key in etcd. Raises Unavailable (kms)."""
         first = self.providers[0]
         return first.prefix + first.encrypt(value, about)
 

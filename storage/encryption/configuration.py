@@ -39,7 +39,7 @@ class Rules:
     """The caller runs their ``run``."""
 
     def chain(self, group: str, resource: str) -> Chain:
-        """Return a resource's chain: its own, else its group's, else the default."""
+        """Return a resource's chain: its own, else its group's, else that of ``*.*``, else ``PLAIN``, which does not encrypt."""
         for rule in ((group, resource), (group, _ANY), (_ANY, _ANY)):
             if rule in self.chains:
                 return self.chains[rule]

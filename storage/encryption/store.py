@@ -26,7 +26,10 @@ class EncryptedStorage:
     """A storage with encrypted values."""
 
     def __init__(self, inner: Storage, chain_of: ChainOf, *, prefix: str = "", again_seconds: float = AGAIN_SECONDS) -> None:
-        """Wrap ``inner``, which has ``prefix`` before its keys in etcd: the whole key is authenticated."""
+        """Wrap ``inner``, which has ``prefix`` before its keys in etcd: the whole key is authenticated.
+
+        ``chain_of`` returns a key's Chain; a watch fetches an unavailable remote key again after ``again_seconds``.
+        """
         self._inner = inner
         self._chain_of = chain_of
         self._prefix = prefix

@@ -41,7 +41,7 @@ class Tls:
     check_seconds: float = CHECK_FILES_SECONDS
 
     def stamp(self) -> tuple[tuple[int, int, int], ...]:
-        """Return a value that changes with the files; inodes, because a mounted Secret swaps a symlink."""
+        """Return a value that changes with the files. Includes inodes, because a mounted Secret swaps a symlink. Raises OSError."""
         stats = [path.stat() for path in (self.ca_file, self.cert_file, self.key_file)]
         return tuple((stat.st_ino, stat.st_mtime_ns, stat.st_size) for stat in stats)
 
@@ -94,7 +94,7 @@ class Endpoint:
 
 
 class _Decided(Exception):
-    """Cancels the other attempts."""
+    """Cancels all other attempts: one has connected, or the store was closed."""
 
 
 class Connection:
@@ -104,7 +104,7 @@ class Connection:
         """Prepare; connect later. ``clock`` returns monotonic seconds.
 
         Raises:
-            ValueError: an endpoint is not ``https`` exactly with ``tls``.
+            ValueError: without an endpoint, or if one does not begin with ``https://`` (with ``tls``) or ``http://`` (without).
             OSError: a file is unreadable.
         """
         if not endpoints:

@@ -20,7 +20,7 @@ _MEANINGS: tuple[tuple[int, str, type[StorageError]], ...] = (
 
 
 def translated(error: RpcError, doing: str) -> StorageError:
-    """Return the storage port's error for etcd's ``error`` while ``doing``."""
+    """Return the storage port's error for etcd's ``error`` while ``doing``; Unavailable for an unknown one."""
     if error.status == OUT_OF_RANGE and "compacted" in error.message:
         return Compacted()
     for known, part, meaning in _MEANINGS:

@@ -13,24 +13,24 @@ def end_of(prefix: bytes) -> bytes:
 
 
 class Keys:
-    """Maps keys. Foreign keys that are not UTF-8 survive as surrogates, to keep listings working."""
+    """Adds and removes etcd's prefix of keys. Foreign keys that are not UTF-8 survive as surrogates, to keep listings working."""
 
     def __init__(self, prefix: str) -> None:
         self._prefix = prefix.encode()
 
     def inner(self, key: str) -> bytes:
-        """Return etcd's key for the port's."""
+        """Return etcd's key: the prefix and the port's ``key``."""
         return self._prefix + key.encode(errors="surrogateescape")
 
     def outer(self, key: bytes) -> str:
-        """Return the port's key for etcd's."""
+        """Return the port's key: etcd's ``key`` without the prefix, which is not checked."""
         return key[len(self._prefix) :].decode(errors="surrogateescape")
 
     def bounds(self, prefix: str, start: str = "") -> tuple[bytes, bytes]:
-        """Return etcd's range (first key, end) of the keys with ``prefix``, from ``start`` on."""
+        """Return etcd's range (first key, end) of the port's keys with ``prefix``, from the key ``start`` on, if given."""
         begin, end = self.inner(prefix), end_of(self.inner(prefix))
         return max(begin, self.inner(start)) or b"\0", end
 
     def entry(self, value: rpc.KeyValue) -> Entry:
-        """Return the port's entry for etcd's."""
+        """Return the Entry for etcd's ``value``; its key has no prefix."""
         return Entry(self.outer(value.key), value.value, value.create_revision, value.mod_revision)

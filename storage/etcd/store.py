@@ -47,7 +47,7 @@ class Settings:
 
 
 class EtcdStorage:
-    """The port over etcd. Create and ``close`` it in a running event loop."""
+    """A ``storage.port.Storage`` over etcd. Create and ``close`` it in a running event loop."""
 
     def __init__(self, settings: Settings) -> None:
         """Prepare; connect later.
@@ -164,7 +164,7 @@ class EtcdStorage:
             await asyncio.sleep(AGAIN_SECONDS)
 
     def _follow(self, before: int, revision: int) -> None:
-        """End all watches if ``revision``, an answer's, is below ``before``, the highest at the call: etcd was restored from a backup."""
+        """End all watches if ``revision``, an answer's, is below ``before``, the highest when the call began: etcd was restored."""
         if revision > self._newest:
             self._newest = revision
         elif revision < before and self._newest == before:

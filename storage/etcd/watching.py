@@ -29,7 +29,7 @@ _PROGRESS = rpc.WatchRequest(progress_request=rpc.WatchProgressRequest()).Serial
 
 
 def pause_seconds(failures: int) -> float:
-    """Return the seconds before a watch is reopened, doubled per failure."""
+    """Return the seconds before a watch is reopened, doubled per failure up to ``MAX_BACKOFF_SECONDS``."""
     return min(0.02 * float(2 ** min(failures, _MOST_DOUBLINGS)), MAX_BACKOFF_SECONDS)
 
 
@@ -131,7 +131,7 @@ class Watch:
             self._asked = True
 
     def abandon(self) -> None:
-        """End the watch: the store's history was replaced."""
+        """End the watch with Compacted for its reader: the store's history was replaced."""
         self._is_abandoned = True
         if self._messages:
             self._messages.cancel()

@@ -49,7 +49,7 @@ def status_name(status: int) -> str:
 
 
 class Answer(Protocol):
-    """The part of a future that is used."""
+    """The methods of a future that receives a call's answer."""
 
     def done(self) -> bool: ...  # noqa: D102 - asyncio says it
 
@@ -59,7 +59,7 @@ class Answer(Protocol):
 
 
 class Exchange:
-    """One HTTP/2 stream, as the session sees it."""
+    """A gRPC call: one HTTP/2 stream, as the session sees it."""
 
     __slots__ = ("block", "credit", "deadline", "ends", "released", "send_window", "stream", "unsent")
 
@@ -104,7 +104,7 @@ def ending(trailers: Head | None) -> RpcError | None:
 
 
 class UnaryCall(Exchange):
-    """A unary call."""
+    """A gRPC call with one message each way."""
 
     __slots__ = ("_answer", "_parts", "_size")
 
@@ -155,7 +155,7 @@ class UnaryCall(Exchange):
 
 
 class Stream(Exchange):
-    """Messages both ways."""
+    """A gRPC call with any number of messages each way."""
 
     __slots__ = ("_error", "_held", "_messages", "_parts", "_size", "_waiter", "_wanted")
 

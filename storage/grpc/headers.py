@@ -53,7 +53,7 @@ def request(path: str, *, scheme: str, authority: str, metadata: tuple[tuple[str
 
 
 class Heads:
-    """Decodes one connection's blocks."""
+    """Decodes the header blocks of one connection's answers."""
 
     def __init__(self) -> None:
         self._decoder = hpack.Decoder(max_header_list_size=MAX_BLOCK_BYTES)
@@ -63,7 +63,7 @@ class Heads:
         """Decoded blocks that recur."""
 
     def decode(self, block: bytes) -> Head:
-        """Return a decoded block, and remember those that recur. Raises ProtocolError."""
+        """Decode a block; remember short ones without an error in ``known``, where callers look first. Raises ProtocolError."""
         try:
             fields = dict(self._decoder.decode(block, raw=True))
         except hpack.HPACKError as error:

@@ -19,7 +19,7 @@ SUSPICIOUS_SECONDS: Final = 0.25
 
 @dataclass(frozen=True, slots=True)
 class Keepalive:
-    """Keepalive pings, with gRPC's names."""
+    """Times of keepalive pings, with gRPC's names."""
 
     time_seconds: float = 10.0
     """Without bytes during calls before a ping (etcd objects to more than one per 5 s)."""
@@ -31,7 +31,7 @@ _KEEPALIVE: Final = Keepalive()
 
 
 class Link(asyncio.Protocol):
-    """A connection, created by ``connect``."""
+    """A client's connection for gRPC calls, created by ``connect``."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, keepalive: Keepalive = _KEEPALIVE) -> None:
         self._loop = loop
@@ -79,7 +79,7 @@ class Link(asyncio.Protocol):
         return Messages(self, stream)
 
     def send(self, stream: Stream, message: bytes) -> None:
-        """Send a message on a stream."""
+        """Send a message on a stream without waiting; ignored after the stream's end."""
         self._session.send(stream, message)
         self._flush_soon()
 
@@ -90,7 +90,7 @@ class Link(asyncio.Protocol):
             self._flush_soon()
 
     def cancel(self, exchange: Exchange) -> None:
-        """Cancel a call at the server."""
+        """Cancel a call at the server; its caller gets no error."""
         self._given_up(exchange)
 
     def leave(self) -> None:
@@ -119,7 +119,7 @@ class Link(asyncio.Protocol):
             self._transport.close()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Send our SETTINGS, or end without HTTP/2."""
+        """Send our SETTINGS; end the connection if TLS did not select HTTP/2."""
         self._transport = cast(asyncio.Transport, transport)  # uvloop's transports do not inherit from it
         peer = transport.get_extra_info("socket")
         if peer is not None and peer.family in (socket.AF_INET, socket.AF_INET6):
@@ -215,35 +215,35 @@ class Link(asyncio.Protocol):
 
 
 class Messages:
-    """A stream, for its reader and writer."""
+    """The caller's side of a stream: sends and reads gRPC messages."""
 
     def __init__(self, link: Link, stream: Stream) -> None:
         self._link = link
         self._stream = stream
 
     def send(self, message: bytes) -> None:
-        """Send a message without waiting."""
+        """Send a message without waiting; ignored after the stream's end."""
         self._link.send(self._stream, message)
 
     async def read(self) -> bytes:
-        """Return the next message. Raises RpcError if there are no more."""
+        """Wait for and return the next message. Raises RpcError if there are no more: OK at the proper end."""
         await self._stream.until_readable()
         message = self._stream.take()
         self._link.release(self._stream)
         return message
 
     def cancel(self) -> None:
-        """Cancel the stream, also for its reader."""
+        """Cancel the stream; a reader gets RpcError."""
         self._link.cancel(self._stream)
         self._stream.fail(RpcError(CANCELLED, "cancelled"))
 
 
 async def connect(host: str, port: int, tls: ssl.SSLContext | None, server_name: str, keepalive: Keepalive = _KEEPALIVE) -> Link:
-    """Return a ``Link`` to a server, after the server's SETTINGS. Cancellation cleans up.
+    """Return a ``Link`` to a server, after the server's SETTINGS. ``server_name``, if not empty, replaces ``host`` in TLS.
 
     Raises:
         OSError: it is unreachable, or its certificate wrong.
-        RpcError: it does not speak HTTP/2.
+        RpcError: it does not speak HTTP/2, or closed the connection.
     """
     loop = asyncio.get_running_loop()
     if tls is not None:

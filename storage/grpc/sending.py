@@ -16,7 +16,7 @@ _DATA_AND_PREFIX: Final = struct.Struct(">IBIBI")
 
 
 class Sending:
-    """One direction of a session."""
+    """The sending half of a Session: calls, output and flow control."""
 
     def __init__(self) -> None:
         self.streams: dict[int, Exchange] = {}
@@ -69,7 +69,7 @@ class Sending:
             self._extend(stream)
 
     def cancel(self, exchange: Exchange) -> None:
-        """Reset a call's stream and forget it; the server may have carried it out."""
+        """Reset a call's stream and forget the call, without failing it; the server may have carried it out."""
         if self.streams.pop(exchange.stream, None) is None:
             if exchange in self._waiting:
                 self._waiting.remove(exchange)
@@ -79,7 +79,7 @@ class Sending:
         self._admit()
 
     def expire(self, now: float) -> bool:
-        """Fail expired calls; return whether there were any."""
+        """Cancel and fail calls with a deadline up to ``now``; return whether there were any."""
         late = [each for each in (*self.streams.values(), *self._waiting) if each.deadline <= now]
         for exchange in late:
             processed = bool(exchange.stream)
@@ -88,7 +88,7 @@ class Sending:
         return bool(late)
 
     def next_deadline(self) -> float:
-        """Return the earliest deadline (infinity: none)."""
+        """Return the earliest deadline of all calls (infinity: none)."""
         return min((each.deadline for each in (*self.streams.values(), *self._waiting)), default=float("inf"))
 
     def ping(self) -> None:
@@ -96,7 +96,7 @@ class Sending:
         self._out.append(frames.frame(frames.PING, 0, 0, b"virt-api"))
 
     def lost(self, message: str) -> None:
-        """Fail everything: the connection is gone."""
+        """Fail all calls with ``message``: the connection is gone."""
         self.is_leaving = True
         opened, waiting = list(self.streams.values()), list(self._waiting)
         self.streams.clear()
@@ -108,7 +108,7 @@ class Sending:
             exchange.fail(RpcError(UNAVAILABLE, message, processed=False))
 
     def leave(self) -> None:
-        """Start no more calls here, and fail the queued ones."""
+        """Start no more calls on this connection, and fail the queued ones; running ones continue."""
         self.is_leaving = True
         waiting = list(self._waiting)
         self._waiting.clear()

@@ -18,7 +18,7 @@ _SPECIAL: Final = frames.END_HEADERS | frames.PADDED | frames.PRIORITY
 
 
 class Session(Sending):
-    """Pass input to ``receive``, and send the result of ``take`` after every call."""
+    """An HTTP/2 client without its socket: pass input to ``receive``, and send the result of ``take`` after every call."""
 
     def __init__(self) -> None:
         super().__init__()

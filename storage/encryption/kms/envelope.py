@@ -34,7 +34,7 @@ _MAX_KNOWN: Final = 4096
 
 @dataclass(frozen=True, slots=True)
 class Writing:
-    """The seed that encrypts."""
+    """The seed that encrypts until ``until``, a time of the clock; ``source`` is the seed as the service encrypted it."""
 
     source: Source
     seed: bytes
@@ -42,7 +42,7 @@ class Writing:
 
 
 class Envelope:
-    """A provider that must ``fetch`` its keys before it decrypts."""
+    """The provider ``kms``: a service encrypts its seeds. It needs ``run`` to encrypt, and ``fetch`` before ``decrypt``."""
 
     def __init__(self, name: str, service: Service, clock: Callable[[], float] = time.monotonic) -> None:
         self.name = name
@@ -58,7 +58,7 @@ class Envelope:
         return self._writing is not None and self._clock() < self._writing.until
 
     async def run(self, well_seconds: float, ill_seconds: float) -> None:
-        """Check the service until cancelled, at intervals of these seconds after success and failure."""
+        """Check the service until cancelled, these seconds after success and failure; then close the connection."""
         try:
             while True:
                 try:
@@ -75,7 +75,7 @@ class Envelope:
         """Check the service; if its key changed, use a new seed.
 
         Raises:
-            Unavailable, ValueError: the service is not well; the last seed encrypts for a while.
+            Unavailable, ValueError: the service is not well; the last seed encrypts for ``WRITE_SECONDS`` after the last success.
         """
         until = self._clock() + WRITE_SECONDS
         status = await self.service.status()
@@ -96,7 +96,7 @@ class Envelope:
         logger.info("A key management service rotated its key; encrypting with a new seed", extra={"provider": self.name})
 
     async def fetch(self, data: bytes) -> None:
-        """Fetch the seed for the part after the prefix. Raises Undecryptable, or Unavailable without an answer."""
+        """Fetch the seed of ``data``, a value without prefix, unless known. Raises Undecryptable, or Unavailable without an answer."""
         source = _parsed(data)[0]
         if source not in self._known:
             self._know(source, await self.service.decrypt(source))
@@ -119,7 +119,7 @@ class Envelope:
         return made.SerializeToString()
 
     def decrypt(self, data: bytes, about: bytes) -> tuple[bytes, bool]:
-        """Return the value, and whether it is stale, after ``fetch``. Raises Undecryptable."""
+        """Return the value, and whether it is stale. Raises Undecryptable, also without an earlier ``fetch``."""
         source, sealed = _parsed(data)
         key = self._known.get(source)
         if key is None:

@@ -49,7 +49,7 @@ class Source:
 
 @dataclass(slots=True, eq=False)
 class Service:
-    """Calls one service; connects on demand."""
+    """Calls one key management service; connects on demand."""
 
     socket: str
     """An abstract one begins with a zero byte."""

@@ -49,7 +49,7 @@ def protocol(module: Path) -> str:
 
 
 def main() -> None:
-    """Write the stubs into this directory."""
+    """Write ``rpc_pb2.py`` and its types next to this module."""
     text = protocol(stubs.published("go.etcd.io/etcd/api/v3", VERSION))
     stubs.write(Path(__file__).parent, "rpc", text)
 

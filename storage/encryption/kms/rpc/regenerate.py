@@ -17,7 +17,7 @@ SOURCES = {
 
 
 def main() -> None:
-    """Write the stubs into this directory."""
+    """Write ``kms_pb2.py`` and its types next to this module."""
     parts = ['syntax = "proto3";\npackage kubevirt.kms;\n']
     for module, (path, names) in SOURCES.items():
         source = (stubs.published(module, VERSION) / path).read_text()
