@@ -80,7 +80,7 @@ DEVICES: Final[Mapping[str, Mapping[str, Any]]] = {
 
 @dataclass(frozen=True)
 class Sample:
-    """One start of a machine."""
+    """One start of a machine: seconds to its prompt, and its pod's memory."""
 
     seconds: float
     memory_mib: float

@@ -47,7 +47,7 @@ _POD_ADDRESS: Final = "10.244.1.7"
 
 
 class Forwarded(Direct):
-    """The guest's port at one virt-handler."""
+    """virt-api's stream to a guest's TCP port, through one virt-handler."""
 
     segments: ClassVar[tuple[QueryParameter, ...]] = (QueryParameter("port", "integer", ""), QueryParameter("protocol", "string", ""))
 

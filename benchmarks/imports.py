@@ -44,7 +44,7 @@ _TIMES: Final = re.compile(r"begun ([0-9.]+) ended ([0-9.]+)")
 
 
 class ImportFailed(Exception):
-    """The message has the machine's status."""
+    """An import failed; the message has the machine's status."""
 
 
 @dataclass(frozen=True)

@@ -49,7 +49,7 @@ COUNT: Final = "(i=0; while :; do i=$((i+1)); echo tick $i; sleep 1; done) & "
 
 @dataclass(frozen=True)
 class Attempt:
-    """One connection of the client."""
+    """One connection of the client to the guest's Service."""
 
     ended: datetime
     failure: str = ""
@@ -58,7 +58,7 @@ class Attempt:
 
 @dataclass(frozen=True)
 class Move:
-    """One migration."""
+    """One ended migration, as measured."""
 
     phase: str
     seconds: float

@@ -80,7 +80,7 @@ def writes(kubectl: Kubectl) -> dict[str, int]:
 
 @contextlib.contextmanager
 def _versions(kubectl: Kubectl) -> Iterator[Callable[[], int]]:
-    """Yield a function that returns how many versions of the machine a watch has seen."""
+    """Watch ``MACHINE``; yield a function that returns how many versions of it the watch has seen."""
     command = kubectl.command("get", "vm", MACHINE, "--watch", "-o", r"jsonpath={.metadata.resourceVersion}{'\n'}")
     with (
         tempfile.TemporaryFile() as seen,
@@ -110,7 +110,7 @@ def screenshots(kubectl: Kubectl, count: int) -> list[float]:
 
 
 class Link(Protocol):
-    """A way to a console."""
+    """An open connection to a guest's console."""
 
     async def send(self, data: bytes) -> None:
         """Type into the console."""
@@ -120,7 +120,7 @@ class Link(Protocol):
 
 
 class Own:
-    """virt-launcher's socket in the pod."""
+    """A Link through virt-launcher's socket in the pod."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader, self._writer = reader, writer
@@ -136,7 +136,7 @@ class Own:
 
 
 class Stream:
-    """The stream ``console``."""
+    """A Link through the websocket of the stream ``console``, already open."""
 
     def __init__(self, connection: ClientConnection) -> None:
         self._connection = connection
@@ -218,7 +218,7 @@ def rates(kubectl: Kubectl, pod: str, port: int, rounds: int, seconds: float) ->
 
 
 def costs(kubectl: Kubectl, node: str, seconds: float) -> dict[str, dict[str, float]]:
-    """Return the processor seconds of each server for each GiB that our program moves, by direction."""
+    """Return each server's processor seconds per GiB that kubectl virt port-forward moves, by direction."""
     found, servers = {}, pod_peer.servers(kubectl, node)
     for direction in ("down", "up"):
         with port_of_guest(kubectl, LINUX, str(pod_peer.PORT)) as local:
@@ -230,7 +230,7 @@ def costs(kubectl: Kubectl, node: str, seconds: float) -> dict[str, dict[str, fl
 
 
 def ports(kubectl: Kubectl, rounds: int, seconds: float = 5) -> dict[str, Any]:
-    """Return the rates of both programs, to the guest and to its pod, and the servers' processor time for ours."""
+    """Return the rates of kubectl port-forward and of ours, to the guest and to its pod, and the servers' processor time for ours."""
     with started(kubectl, linux()) as vm:
         name, node = vm["status"]["podName"], vm["status"]["nodeName"]
         with console(kubectl, LINUX) as guest:

@@ -24,7 +24,7 @@ WATCH = "/etcdserverpb.Watch/Watch"
 
 
 class _Storage:
-    """The measured part of the port."""
+    """The measured part of ``storage.port.Storage`` over etcd."""
 
     _range: Callable[..., Awaitable[rpc.RangeResponse]]
     _txn: Callable[..., Awaitable[rpc.TxnResponse]]
@@ -33,7 +33,7 @@ class _Storage:
         self._keys = Keys("")
 
     async def commit(self, conditions: Sequence[Condition], writes: Sequence[Put]) -> int:
-        """See ``storage.port``."""
+        """Apply ``writes``; return the new revision. AssertionError if a condition fails."""
         keys = [self._keys.inner(condition.key) for condition in conditions]
         request = rpc.TxnRequest(
             compare=[
@@ -48,17 +48,17 @@ class _Storage:
         return int(response.header.revision)
 
     async def get(self, key: str) -> Entry | None:
-        """See ``storage.port``."""
+        """Return the entry of ``key``, or None."""
         response = await self._range(rpc.RangeRequest(key=self._keys.inner(key)), timeout=5.0, metadata=METADATA)
         return self._keys.entry(response.kvs[0]) if response.kvs else None
 
     async def revision(self) -> int:
-        """See ``storage.port``."""
+        """Return the store's revision."""
         response = await self._range(rpc.RangeRequest(key=b"\0", keys_only=True), timeout=5.0, metadata=METADATA)
         return int(response.header.revision)
 
     async def range(self, prefix: str) -> Page:
-        """See ``storage.port``."""
+        """Return all entries with ``prefix``."""
         begin, end = self._keys.bounds(prefix)
         entries: list[Entry] = []
         revision = 0
@@ -73,7 +73,7 @@ class _Storage:
 
     @asynccontextmanager
     async def watch(self, prefix: str, *, after: int) -> AsyncIterator[AsyncIterator[Batch]]:
-        """See ``storage.port``."""
+        """Watch changes with ``prefix`` after revision ``after``."""
         begin, end = self._keys.bounds(prefix)
         create = rpc.WatchCreateRequest(key=begin, range_end=end, start_revision=after, prev_kv=True, fragment=True)
 
@@ -94,7 +94,7 @@ class _Storage:
 
 
 class GrpcioStorage(_Storage):
-    """gRPC's own library."""
+    """The measured storage with grpcio, gRPC's own library."""
 
     def __init__(self, endpoint: str, tls: Tls | None) -> None:
         super().__init__()
@@ -122,12 +122,12 @@ class GrpcioStorage(_Storage):
             call.cancel()
 
     async def close(self) -> None:
-        """See ``storage.port``."""
+        """Close the connection."""
         await self._channel.close(None)
 
 
 class GrpclibStorage(_Storage):
-    """grpclib, on h2."""
+    """The measured storage with grpclib, on h2."""
 
     def __init__(self, endpoint: str, tls: Tls | None) -> None:
         super().__init__()
@@ -146,7 +146,7 @@ class GrpclibStorage(_Storage):
             await stream.cancel()
 
     async def close(self) -> None:
-        """See ``storage.port``."""
+        """Close the connection."""
         self._channel.close()
 
 

@@ -120,7 +120,7 @@ def total(figure: Callable[[int], float], pid: int) -> float:
 
 
 class Side:
-    """A virt-handler process."""
+    """A process that acts as one node's virt-handler, controlled by lines of input and output."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
@@ -154,7 +154,7 @@ async def side(role: str, root: Path, migrations: int, port: int = 0) -> AsyncIt
 
 
 class Pods:
-    """QEMU of every migration: a reading and a writing thread."""
+    """Acts as QEMU on both sides of every migration, with a thread for each."""
 
     def __init__(self, root: Path, migrations: int) -> None:
         self._root, self._migrations = root, migrations

@@ -31,7 +31,7 @@ DEVICES: Final = [{"name": "root", "target": "vda"}, {"name": "default", "target
 
 
 async def measure(guests: int, rounds: int) -> dict[str, float]:
-    """Return the processor time of a page in milliseconds, and what follows."""
+    """Return a statistics page's bytes, its processor milliseconds, and the percentage of a core if read every ``SECONDS``."""
     fakes = {f"pod-{number}": FakeLauncher(f"pod-{number}") for number in range(guests)}
 
     def identify(pid: int, pod_uid: str) -> Launcher:

@@ -32,30 +32,30 @@ WAYS = ("memory", "grpcio", "grpclib", "ours", "grpcio-clear", "ours-clear")
 
 
 class Measurable(Protocol):
-    """The measured part of the port."""
+    """The measured part of ``storage.port.Storage``."""
 
     async def commit(self, conditions: Sequence[Condition], writes: Sequence[Any]) -> int:
-        """See ``storage.port``."""
+        """Apply ``writes`` if ``conditions`` hold; return the new revision."""
         ...
 
     async def get(self, key: str) -> Entry | None:
-        """See ``storage.port``."""
+        """Return the entry of ``key``, or None."""
         ...
 
     async def revision(self) -> int:
-        """See ``storage.port``."""
+        """Return the store's revision."""
         ...
 
     async def range(self, prefix: str) -> Page:
-        """See ``storage.port``."""
+        """Return all entries with ``prefix``."""
         ...
 
     def watch(self, prefix: str, *, after: int) -> AbstractAsyncContextManager[AsyncIterator[Batch]]:
-        """See ``storage.port``."""
+        """Watch changes with ``prefix`` after revision ``after``."""
         ...
 
     async def close(self) -> None:
-        """See ``storage.port``."""
+        """Close the connection."""
         ...
 
 

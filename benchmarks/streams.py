@@ -52,7 +52,7 @@ PATH: Final = "/apis/kubevirt.io/v1alpha1/namespaces/default/virtualmachines"
 
 
 class Direct(Connect):
-    """A stream of every machine, at one virt-handler."""
+    """virt-api's stream that connects to one virt-handler for every machine."""
 
     subprotocols: ClassVar[tuple[str, ...]] = (streams.SUBPROTOCOL,)
     ping_seconds: ClassVar[float] = streams.PING_SECONDS
@@ -95,7 +95,7 @@ async def serve_handler(root: Path, port: int) -> None:
 
 
 class Guests:
-    """The pod's console socket: each connection is read, flooded, or neither."""
+    """The guests behind the pod's console socket, which read each connection, flood it, or neither."""
 
     def __init__(self) -> None:
         self.reading = True
@@ -125,7 +125,7 @@ class Guests:
 
 @dataclass(frozen=True)
 class Scene:
-    """Both servers, with their clients and guests."""
+    """Running virt-api and virt-handler (``pids``), the clients' URL and TLS, and the guests."""
 
     guests: Guests
     url: str
@@ -213,7 +213,7 @@ FLOODS: Final[dict[str, tuple[bytes, Flood]]] = {
 
 
 async def measure(what: str, count: int, seconds: float) -> None:
-    """Open ``count`` streams, run the flood named ``what`` on each for at most ``seconds``; print each process's memory."""
+    """Open ``count`` streams, run flood ``what`` on each for at most ``seconds``; print both servers' memory before and at most."""
     printing, flood = FLOODS[what]
     async with scene() as place, AsyncExitStack() as stack:
         place.guests.reading, place.guests.printing = False, printing

@@ -13,7 +13,7 @@ ASKED: Final = 64
 
 @dataclass(frozen=True)
 class Operation:
-    """One row of the table."""
+    """One row of the benchmark's table: requests of the load generator."""
 
     key: str
     verb: str

@@ -56,7 +56,7 @@ class Contestant:
 
 @dataclass
 class Bench:
-    """One run."""
+    """One run: samples and failures by operation, then by contestant."""
 
     contestants: list[Contestant]
     generator: Generator
@@ -117,7 +117,7 @@ class Bench:
         print(f"  {operation.key} at {contestant.name} failed: {error}", file=sys.stderr)
 
     def sample(self, operation: Operation, contestant: Contestant) -> None:
-        """Take and store one sample; after a create, also one of the deletion. Does nothing if the operation failed here before."""
+        """Take and store one sample; after a create, also one of the deletion. Does nothing after a failure at this contestant."""
         if contestant.name in self.failures.get(operation.key, {}):
             return
         cpu = operation.quick_cpu if self.quick else operation.cpu

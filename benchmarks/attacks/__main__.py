@@ -88,14 +88,14 @@ async def run(case: Case, seconds: float, source: Path, python: str) -> dict[str
 
 
 class _Sockets:
-    """Maximum kernel memory for the server's connections."""
+    """Samples the kernel's memory for the server's connections; ``most`` is the maximum in MiB."""
 
     def __init__(self, target: Target) -> None:
         self._target = target
         self.most = 0.0
 
     async def run(self) -> None:
-        """Measure the memory of the target's sockets repeatedly; keep the highest in ``most``, until cancelled."""
+        """Measure the memory repeatedly, and keep the maximum in ``most``, until cancelled."""
         while True:
             self.most = max(self.most, await asyncio.to_thread(self._target.socket_mib))
             await asyncio.sleep(_SAMPLE_SECONDS)

@@ -30,7 +30,7 @@ _LOSSES: Final = (ConnectionError, OSError, ssl.SSLError, asyncio.IncompleteRead
 
 @dataclass
 class Attack:
-    """One run of an attack."""
+    """One run of an attack on virt-api, with its connections."""
 
     port: int
     count: int

@@ -38,7 +38,7 @@ _MEMORY: Final = re.compile(r"skmem:\(r(\d+),rb\d+,t(\d+),tb\d+,f\d+,w(\d+)")
 
 @dataclass(frozen=True)
 class Certificates:
-    """One run's files."""
+    """One run's certificate files in ``directory``."""
 
     directory: Path
 
@@ -57,7 +57,7 @@ class Certificates:
         return clients, proxies
 
     def proxy(self) -> ssl.SSLContext:
-        """Return the front proxy's TLS context."""
+        """Return the front proxy's TLS context, from the files that :meth:`make` wrote."""
         context = ssl.create_default_context(cafile=str(self.directory / "ca.crt"))
         context.load_cert_chain(self.directory / "proxy.crt", self.directory / "proxy.key")
         return context

@@ -30,7 +30,7 @@ class _Reader(asyncio.StreamReader):
 
 
 class Wire:
-    """One connection; its end by the server raises ConnectionError."""
+    """An attacker's connection. Sending raises ConnectionError after the server closed it."""
 
     def __init__(self, reader: _Reader, writer: asyncio.StreamWriter) -> None:
         self.reader = reader
@@ -42,7 +42,7 @@ class Wire:
 
     @classmethod
     async def connect(cls, port: int, source: str, *, reads: bool = True, room: int = 0) -> Wire:
-        """Return a connection from the loopback address ``source``.
+        """Return a connection from the loopback address ``source`` to ``port``. Raises OSError.
 
         ``room``: receive buffer in bytes; if not ``reads``, it fills up.
         """
@@ -75,7 +75,7 @@ class Wire:
         raise ConnectionError("the handshake needed no answer")
 
     async def shake(self) -> None:
-        """Complete the TLS handshake without a client certificate."""
+        """Complete the TLS handshake without a client certificate. Raises ConnectionError."""
         self.send(self.hello())
         while True:
             data = await self.reader.read(1 << 16)
@@ -93,7 +93,7 @@ class Wire:
             return
 
     def send(self, data: bytes) -> None:
-        """Send raw bytes."""
+        """Send raw bytes without waiting."""
         self.writer.write(data)
 
     async def say(self, data: bytes) -> None:

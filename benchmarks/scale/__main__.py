@@ -64,7 +64,7 @@ async def measure(started: Cluster, run: dict[str, Any], results: Results, idle_
 
 @contextmanager
 def directory(parent: Path | None, size: int) -> Iterator[Path]:
-    """Yield a new directory below ``parent``, or else one that the end of the block deletes."""
+    """Yield ``parent/size``, which must not exist; without ``parent`` a directory that the end of the block deletes."""
     if parent is not None:
         (parent / str(size)).mkdir(parents=True)
         yield parent / str(size)

@@ -25,7 +25,7 @@ _PATHS: Final = {
 
 
 def install(here: Environment, api_port: int, webhook_port: int) -> None:
-    """Create the objects; kube-apiserver calls virt-api and virt-controller at these ports of loopback."""
+    """Create the chart's objects; kube-apiserver calls virt-api and virt-controller at these ports of loopback."""
     here.ensure(_PATHS["Namespace"], {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
     for name in ("virt-api", "virt-controller"):
         here.ensure(f"/api/v1/namespaces/{NAMESPACE}/services", _local(name))

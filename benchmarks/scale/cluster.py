@@ -37,7 +37,7 @@ _KUBELETS: Final = Path(__file__).with_name("kubelets.yaml")
 
 @dataclass
 class Cluster:
-    """All programs but Kubernetes' etcd and kube-apiserver (``here``), by name."""
+    """A cluster of simulated nodes: Kubernetes' etcd and kube-apiserver (``here``), and its other programs by name."""
 
     here: Environment
     ours: EtcdServer
@@ -56,7 +56,7 @@ class Cluster:
         return self.here.directory
 
     def kubeconfig(self) -> Path:
-        """Return the path of the administrator's."""
+        """Return the path of the administrator's kubeconfig."""
         return self.here.kubeconfig(ADMIN)
 
     def start(self, name: str, arguments: Sequence[str | Path]) -> Program:
@@ -76,7 +76,7 @@ class Cluster:
             self.end(name, signal.SIGKILL if name.startswith("handlers") else signal.SIGTERM)
 
     def token(self, account: str, pod: dict[str, Any] | None = None) -> str:
-        """Return a token of a service account, bound to one of its pods."""
+        """Return a token of a service account, bound to ``pod`` if given. Raises ProgramFailed."""
         spec: dict[str, Any] = {"expirationSeconds": 86_400}
         if pod is not None:
             spec["boundObjectRef"] = {"apiVersion": "v1", "kind": "Pod", "name": pod["metadata"]["name"], "uid": pod["metadata"]["uid"]}
@@ -87,7 +87,7 @@ class Cluster:
         return str(answer["status"]["token"])
 
     def account_kubeconfig(self, account: str) -> Path:
-        """Write the kubeconfig of one of our service accounts."""
+        """Write the kubeconfig of one of our service accounts; return its path."""
         document = json.loads(self.kubeconfig().read_text())
         document["users"] = [{"name": ADMIN, "user": {"token": self.token(account)}}]
         document["contexts"][0]["context"]["namespace"] = NAMESPACE
@@ -96,7 +96,7 @@ class Cluster:
         return path
 
     def secret(self, name: str) -> Path:
-        """Write the files of a Secret, as the kubelet does; return their directory."""
+        """Wait for a Secret, and write its files, as the kubelet does; return their directory."""
         path = f"/api/v1/namespaces/{NAMESPACE}/secrets/{name}"
         eventually(lambda: self.here.call("GET", path)[0] == 200, f"Secret {name}", self.programs["virt-controller"])
         directory = self.directory / name
@@ -139,7 +139,7 @@ class Cluster:
         eventually(lambda: self.here.call("GET", group)[0] == 200, f"{group} through kube-apiserver", program)
 
     def start_kubernetes(self) -> None:
-        """Start the scheduler and the controllers that matter here."""
+        """Start kube-scheduler, and kube-controller-manager with ``_CONTROLLERS``."""
         binaries, config = build.ensure("kubernetes"), self.kubeconfig()
         common = [f"--kubeconfig={config}", "--leader-elect=false", f"--bind-address={HOST}"]
         controllers = [f"--controllers={_CONTROLLERS}", f"--node-monitor-grace-period={GRACE * self.renew}s"]
@@ -147,7 +147,7 @@ class Cluster:
             self.start(name, [binaries / name, *common, f"--secure-port={free_port()}", *flags])
 
     def start_kubelets(self, name: str, selector: str, cidr: str) -> None:
-        """Start the kubelets of the nodes with these labels, with pods in this network."""
+        """Start a program that simulates the kubelets of the nodes that ``selector`` selects, with pods' addresses from ``cidr``."""
         lease = f"--node-lease-duration-seconds={HOLDS * self.renew}"
         flags = [f"--manage-nodes-with-label-selector={selector}", f"--cidr={cidr}", "--node-ip=127.0.0.1", lease]
         self.start(
@@ -185,7 +185,7 @@ def cluster(directory: Path, python: str, renew: int) -> Iterator[Cluster]:
 
 
 def eventually(is_true: Callable[[], bool], what: str, by: Program, seconds: float = READY_SECONDS) -> None:
-    """Wait until a condition is true that a program causes. ProgramFailed if it ended, or takes too long."""
+    """Wait until ``is_true``, which program ``by`` causes. Raises ProgramFailed if ``by`` ended or takes too long."""
     deadline = time.monotonic() + seconds
     while not is_true():
         if by.process.poll() is not None:

@@ -55,7 +55,7 @@ class Course:
         self._failed_evictions = 0
 
     async def run(self, finished: Callable[[str], None]) -> None:
-        """Run all steps; call ``finished`` after each."""
+        """Run the ``chosen`` steps in order; call ``finished`` with each one's name after it."""
         steps: Sequence[Callable[[], Awaitable[Figures]]] = (
             self.start,
             self.idle,
@@ -111,11 +111,11 @@ class Course:
         }
 
     def all_running(self, count: int) -> Callable[[], bool]:
-        """Return a condition: so many machines run."""
+        """Return a function that returns whether ``count`` machines run."""
         return lambda: self.board.phases()["Running"] == count
 
     async def start(self) -> Figures:
-        """Create all machines; until all are ``Running``."""
+        """Create all machines; measure until all are ``Running``."""
         with self.measured() as figures:
             began = time.monotonic()
             await machines.create(self.client, self.every)
@@ -125,7 +125,7 @@ class Course:
         return figures
 
     async def idle(self) -> Figures:
-        """Nothing happens."""
+        """Measure ``idle_seconds`` without changes."""
         await self._settle()
         with self.measured() as figures:
             await asyncio.sleep(self.idle_seconds)
@@ -133,7 +133,7 @@ class Course:
         return figures
 
     async def _settle(self) -> None:
-        """Wait until only Leases are written: the last statuses and Events are late."""
+        """Wait until only Leases are written: the last statuses and Events are late. Raises TimeoutError."""
         async with asyncio.timeout(SETTLE_MOST_SECONDS):
             while True:
                 before = self.meter.read()
@@ -143,7 +143,7 @@ class Course:
                     return
 
     async def restart(self, number: signal.Signals, canary: str) -> Figures:
-        """End virt-controller, create a machine, and start virt-controller; until that machine is ``Running``."""
+        """End virt-controller by a signal, create ``canary``, start virt-controller; measure until that machine is ``Running``."""
         machine = NamespacedName(machines.namespace(0), canary)
         with self.measured() as figures:
             self.cluster.end("virt-controller", number)
@@ -156,7 +156,7 @@ class Course:
         return figures
 
     async def drain(self) -> Figures:
-        """Evict the machines of as many nodes as have ``DRAINED`` machines; until all run elsewhere."""
+        """Evict the machines of as many nodes as have ``DRAINED`` machines; measure until all run elsewhere."""
         chosen: list[str] = []
         group = self.groups.drained
         for each in group[: len(group) // 2]:
@@ -197,7 +197,7 @@ class Course:
                 await asyncio.sleep(RETRY_SECONDS)
 
     async def silence(self) -> Figures:
-        """Stop kubelets and virt-handlers of the rack; until its machines are ``Unknown``. Continue them; until all run."""
+        """Stop the rack's kubelets and virt-handlers until its machines are ``Unknown``; continue them; measure until all run."""
         lost = self.board.on(self.groups.rack)
         with self.measured() as figures:
             began = time.monotonic()
@@ -210,7 +210,7 @@ class Course:
         return figures
 
     async def loss(self) -> Figures:
-        """Stop the rack, and taint its nodes as switched off once its machines are ``Unknown``; until they run elsewhere."""
+        """Stop the rack; once its machines are ``Unknown``, taint its nodes as switched off; measure until they run elsewhere."""
         lost = self.board.on(self.groups.rack)
         with self.measured() as figures:
             began = time.monotonic()

@@ -15,7 +15,7 @@ COPY_SECONDS: Final = 1.0
 
 
 class Guest(FakeLauncher):
-    """A launcher; ``left`` is called with it and a migration's uid when its guest should move."""
+    """A simulated launcher; it calls ``left`` with itself and a migration's uid when its guest should migrate away."""
 
     def __init__(self, pod_uid: str, left: Callable[[Guest, str], None]) -> None:
         super().__init__(pod_uid)
@@ -36,7 +36,7 @@ class Guest(FakeLauncher):
 
 
 class Guests:
-    """The launchers of one process, by the uid of their pod."""
+    """The simulated launchers of one process, by the uid of their pod."""
 
     def __init__(self, tasks: asyncio.TaskGroup, copy_seconds: float = COPY_SECONDS) -> None:
         self.running: dict[str, Guest] = {}
@@ -44,7 +44,7 @@ class Guests:
         self._copy_seconds = copy_seconds
 
     def add(self, pod_uid: str) -> Guest:
-        """Return the new launcher of a pod."""
+        """Create, keep and return the launcher of a pod."""
         made = self.running[pod_uid] = Guest(pod_uid, self._move_later)
         return made
 

@@ -90,7 +90,7 @@ class Board:
         return str(dig(self._of(machine), "status", "podName") or "")
 
     async def until(self, is_true: Callable[[], bool], what: str) -> float:
-        """Wait until a condition of the machines is true; return that time. TimeoutError after a long time without a change."""
+        """Wait until ``is_true``; return the monotonic time. TimeoutError after ``SILENCE_SECONDS`` without a change of a machine."""
         while not is_true():
             self._news.clear()
             try:

@@ -65,7 +65,7 @@ class Spent:
 
 
 class Meter:
-    """Reads a running cluster."""
+    """Reads a running cluster's processor times, memory and writes."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster

@@ -46,7 +46,7 @@ class Groups:
 
     @classmethod
     def of(cls, count: int, guests: int) -> Groups:
-        """Divide so many nodes with so many ``guests`` each: a tenth of them, at most ``RACK_NODES``, are the rack."""
+        """Divide ``count`` nodes with ``guests`` machines each: a tenth of them, at most ``RACK_NODES``, are the rack."""
         every = tuple(f"node-{number:05}" for number in range(count))
         hall = max(2, HALL_GUESTS // guests)
         split = count - max(1, min(RACK_NODES, hall, count // 10))
@@ -116,7 +116,7 @@ async def _all_ready(client: Client, count: int) -> bool:
 
 
 async def all_report(client: Client, count: int) -> bool:
-    """Return whether so many virt-handlers have renewed their Leases."""
+    """Return whether ``count`` virt-handlers have a Lease."""
     return len((await client.list(LEASES, chart.LEASES))["items"]) == count
 
 

@@ -18,7 +18,7 @@ STEPS: Final = ("start", "idle", "restart", "crash", "drain", "silence", "loss")
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A row of the table."""
+    """A row of the table: one figure of each run."""
 
     title: str
     value: Callable[[Run], float]
@@ -105,7 +105,7 @@ def _value(row: Row, run: Run) -> float | None:
 
 
 def growth(row: Row, runs: Sequence[Run]) -> str:
-    """Return a figure's growth per machine from the first to the last run, with a mark if it is more than linear."""
+    """Return a figure's growth per machine from the first to the last run, with a mark if it is more than linear; "" if unknown."""
     if row.per_machine is None or len(runs) < 2:
         return ""
     first, last = (_value(row, run) for run in (runs[0], runs[-1]))
