@@ -118,7 +118,7 @@ async def act_by_creating(
     try:
         made_item = await created.store.create(context.info.namespace, made, options)
     except LockTaken as taken:  # its caller cannot see the object
-        raise LockTaken(served.strategy.resource, context.info.name, taken.why) from taken
+        raise LockTaken(served.strategy.resource, context.info.name, taken.why, taken.lock) from taken
     return await created.answer_one(context, made_item, representation, code=201)
 
 

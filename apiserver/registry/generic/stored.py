@@ -11,7 +11,7 @@ from apiserver.registry.cacher.items import DECODING_ERRORS, Item
 from apiserver.registry.cacher.watchcache import WatchCache
 from apiserver.registry.generic import codec, metadata
 from apiserver.registry.generic.strategy import Strategy
-from apiserver.registry.generic.transactions import Overtaken, Transactions, Unreadable, reading
+from apiserver.registry.generic.transactions import LockTaken, Overtaken, Transactions, Unreadable, reading
 from storage.port import Entry, Storage
 
 
@@ -92,6 +92,9 @@ class StoredObjects:
         except Overtaken:
             writes.forget(write)
             raise
+        except LockTaken as taken:
+            writes.forget(write)
+            return await self.write(key, old, self._yielding(new, taken), dry_run=False, repeatable=repeatable)
         return write.at(revision)
 
     async def remove(self, item: Item, last: Object, *, dry_run: bool) -> Item:
@@ -111,5 +114,14 @@ class StoredObjects:
     async def _as_if(self, key: str, old: Item | None, new: Object) -> Item:
         if old is None and (entry := await self.read(key)) is not None:
             raise Overtaken(entry)
-        await self._transactions.check_locks(key, old.object if old is not None else None, new)
+        try:
+            await self._transactions.check_locks(key, old.object if old is not None else None, new)
+        except LockTaken as taken:
+            return await self._as_if(key, old, self._yielding(new, taken))
         return Item(key, old.revision if old is not None else 0, new, codec.dump(new))
+
+    def _yielding(self, new: Object, taken: LockTaken) -> Object:
+        """Return ``new`` without a tentative lock that another object holds; raise the error for other locks."""
+        if taken.lock not in self._hub.tentative_locks(new):
+            raise taken
+        return self._hub.without_lock(new, taken.lock)

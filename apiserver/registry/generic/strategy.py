@@ -369,6 +369,19 @@ class Strategy:
         del obj
         return frozenset()
 
+    def tentative_locks(self, obj: Object) -> frozenset[str]:
+        """Return the locks, exclusive or shared, that the object has only until another object needs them.
+
+        Its write takes them if they are free, else stores :meth:`without_lock`. The write of an object that needs one applies that to the
+        holder.
+        """
+        del obj
+        return frozenset()
+
+    def without_lock(self, obj: Object, lock: str) -> Object:
+        """Return a copy of ``obj`` without a tentative lock."""
+        raise NotImplementedError
+
     def lock_taken(self, obj: Object, lock: str, holder: str, held_by: Object | None) -> str:
         """Return the message of the Conflict when ``holder`` (``namespace/name``) holds ``lock``.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Iterator
+from collections.abc import Awaitable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final, TypeAlias
@@ -30,12 +30,13 @@ NOTHING: Final[Locks] = frozenset()
 
 
 class LockTaken(Conflict):
-    """Another object holds a lock; ``why`` is the reason without the refused object's name."""
+    """Another object holds ``lock``; ``why`` is the reason without the refused object's name."""
 
-    def __init__(self, resource: Resource, name: str, why: str) -> None:
+    def __init__(self, resource: Resource, name: str, why: str, lock: str) -> None:
         refusal = metadata.conflict(resource, name, why)
         super().__init__(refusal.message, refusal.details)
         self.why = why
+        self.lock = lock
 
 
 @dataclass(eq=False)
@@ -89,15 +90,15 @@ class Transactions:
 
         Raises Timeout without an answer: the object may be stored. ``repeatable``: the client may then repeat the request.
         """
-        return self._commit(key, 0, (obj, value), NOTHING, obj, repeatable=repeatable)
+        return self._commit(key, 0, None, obj, value, repeatable=repeatable)
 
     def replace(self, item: Item, new: Object, value: bytes, *, repeatable: bool) -> Awaitable[int]:
         """Replace ``item`` by ``new``, encoded as ``value``; return the revision. Raises as :meth:`create`."""
-        return self._commit(item.key, item.revision, (new, value), self._locks(item.object), new, repeatable=repeatable)
+        return self._commit(item.key, item.revision, item.object, new, value, repeatable=repeatable)
 
     def remove(self, item: Item) -> Awaitable[int]:
         """Remove an object and its locks; return the revision. Raises Overtaken."""
-        return self._commit(item.key, item.revision, None, self._locks(item.object), item.object, repeatable=True)
+        return self._commit(item.key, item.revision, item.object, None, None, repeatable=True)
 
     async def remove_unread(self, entry: Entry) -> None:
         """Remove an undecodable object; its locks remain. Raises Conflict if it changed."""
@@ -109,39 +110,45 @@ class Transactions:
 
     async def check_locks(self, key: str, old: Object | None, new: Object) -> None:
         """Raise Conflict if a lock that ``new`` needs is taken, for a dry run."""
-        held = self._locks(old) if old is not None else NOTHING
+        held, tentative = self._locks(old) if old is not None else NOTHING, self._tentative(new)
         for lock in sorted(self._locks(new) - held):
             for condition in self._conditions(lock):
                 with reading("read a lock"):
                     found = await self._first(condition)
-                if found is not None and found.value.decode() != key and await self._unused(found) is None:
+                if found is None or found.value.decode() == key:
+                    continue
+                if await self._given_up(found, is_needed=lock not in tentative) is None:
                     raise await self._taken(new, lock[0], found, is_new=old is None)
 
     async def _commit(
-        self, key: str, revision: int, new: tuple[Object, bytes] | None, held: Locks, about: Object, *, repeatable: bool
+        self, key: str, revision: int, old: Object | None, new: Object | None, value: bytes | None, *, repeatable: bool
     ) -> int:  # fmt: skip
-        wanted = self._locks(new[0]) if new is not None else NOTHING
+        about = new or old or {}
+        wanted, tentative = self._both(new)
+        held, unsure = self._both(old)
         ours: set[str] = set()  # in storage, although not the strategy's
+        kept = await self._kept(key, unsure - tentative)
         missing = await self._lacking(key, held)
+        held -= (unsure - tentative).difference(kept)
         lacking, given_up = missing & wanted, held - wanted - missing  # a missing lock may be another object's: never release it
         has_all = True
         self._complete.pop(key, None)
         while True:
-            gained = {each: lock for lock in (wanted - held) | lacking for each in self._conditions(lock) if each.key not in ours}
-            writes: list[Put | Delete] = [Put(key, new[1]) if new is not None else Delete(key)]
-            writes += [Put(self._key_of(lock, key), key.encode()) for lock in (wanted - held) | lacking]
-            writes += [Delete(self._key_of(lock, key)) for lock in given_up]
+            taken = (wanted - held) | lacking
+            gained = {each: lock for each, lock in self._free(taken) if each.key not in ours}
+            writes = self._writes(key, value, taken, given_up)
             try:
-                written = await self._storage.commit([Condition(key, revision), *gained], writes)
+                written = await self._storage.commit([Condition(key, revision), *kept.values(), *gained], writes)
             except RevisionMismatch as mismatch:
-                if mismatch.key == key:
-                    raise Overtaken(mismatch.actual) from None
+                if mismatch.key == key or _fails(mismatch, kept.values()):
+                    raise Overtaken(mismatch.actual if mismatch.key == key else await self._read(key)) from None
                 if mismatch.actual is None:
                     continue
                 if mismatch.actual.key == mismatch.key and mismatch.actual.value.decode(errors="replace") == key:
                     ours.add(mismatch.key)
-                elif not await self._clear(mismatch.actual):
-                    lock = next(lock for condition, lock in gained.items() if condition.key == mismatch.key)
+                    continue
+                lock = next(lock for condition, lock in gained.items() if condition.key == mismatch.key)
+                if not await self._clear(mismatch.actual, is_needed=lock not in tentative):
                     if lock not in lacking:
                         raise await self._taken(about, lock[0], mismatch.actual, is_new=not revision) from None
                     logger.warning(
@@ -161,13 +168,24 @@ class Transactions:
                     self._remember_complete(key)
                 return written
 
+    def _writes(self, key: str, value: bytes | None, taken: Locks, given_up: Locks) -> list[Put | Delete]:
+        first = Put(key, value) if value is not None else Delete(key)
+        puts = (Put(self._key_of(lock, key), key.encode()) for lock in taken)
+        return [first, *puts, *(Delete(self._key_of(lock, key)) for lock in given_up)]
+
     async def _lacking(self, key: str, held: Locks) -> Locks:
         """Return an object's locks that storage lacks since an older version wrote it; checked once."""
-        if not held or key in self._complete:
-            return NOTHING
+        return NOTHING if key in self._complete else held.difference(await self._kept(key, held))
+
+    async def _kept(self, key: str, locks: Locks) -> dict[tuple[str, str], Condition]:
+        """Return the locks that an object has in storage, each with the condition that it stays so."""
+        stored = {lock: await self._read(self._key_of(lock, key)) for lock in locks}
+        there = {lock: entry for lock, entry in stored.items() if entry is not None and entry.value.decode(errors="replace") == key}
+        return {lock: Condition(entry.key, entry.mod_revision) for lock, entry in there.items()}
+
+    async def _read(self, key: str) -> Entry | None:
         with reading("read the locks of an object"):
-            stored = {lock: await self._storage.get(self._key_of(lock, key)) for lock in held}
-        return frozenset(lock for lock, entry in stored.items() if entry is None or entry.value.decode(errors="replace") != key)
+            return await self._storage.get(key)
 
     def _remember_complete(self, key: str) -> None:
         self._complete[key] = None
@@ -177,11 +195,21 @@ class Transactions:
     def _locks(self, obj: Object) -> Locks:
         return frozenset((lock, ALONE) for lock in self._strategy.locks(obj)) | self._strategy.shared_locks(obj)
 
+    def _both(self, obj: Object | None) -> tuple[Locks, Locks]:
+        return (self._locks(obj), self._tentative(obj)) if obj is not None else (NOTHING, NOTHING)
+
+    def _tentative(self, obj: Object) -> Locks:
+        found = self._strategy.tentative_locks(obj)
+        return frozenset(each for each in self._locks(obj) if each[0] in found) if found else NOTHING
+
     def _conditions(self, lock: tuple[str, str]) -> list[Condition]:
         key, group = self._lock_key(lock[0]), lock[1]
         if group == ALONE:
             return [Condition(key, 0), Condition(f"{key}/", 0, end=f"{key}0")]  # in ASCII, 0 follows /
         return [Condition(key, 0), Condition(f"{key}/", 0, end=f"{key}/{group}/"), Condition(f"{key}/{group}0", 0, end=f"{key}0")]
+
+    def _free(self, locks: Locks) -> Iterator[tuple[Condition, tuple[str, str]]]:
+        return ((condition, lock) for lock in locks for condition in self._conditions(lock))
 
     def _key_of(self, lock: tuple[str, str], holder: str) -> str:
         key, group = self._lock_key(lock[0]), lock[1]
@@ -193,24 +221,35 @@ class Transactions:
         page = await self._storage.range(condition.key.rpartition("/")[0] + "/", start=condition.key, limit=1)
         return page.entries[0] if page.entries and page.entries[0].key < condition.end else None
 
-    async def _unused(self, entry: Entry) -> Condition | None:
-        """Return the ``Condition`` under which a lock's holder does not need it; None if the holder needs it, or is unreadable."""
+    async def _given_up(self, entry: Entry, *, is_needed: bool) -> tuple[Condition, list[Put]] | None:
+        """Return condition and writes with which a lock's holder goes without it; None if it keeps the lock, or is unreadable.
+
+        ``is_needed``: another object needs the lock, so a tentative holder gives it up.
+        """
         holder = entry.value.decode(errors="replace")
         try:
             stored = await self._storage.get(holder)
-            held = self._locks(codec.decode(self._strategy, stored).object) if stored is not None else NOTHING
+            obj = codec.decode(self._strategy, stored).object if stored is not None else None
         except (Unavailable, *DECODING_ERRORS):
             return None
-        if any(self._key_of(each, holder) == entry.key for each in held):
+        condition = Condition(holder, stored.mod_revision if stored is not None else 0)
+        lock = next((each for each in self._locks(obj) if self._key_of(each, holder) == entry.key), None) if obj is not None else None
+        if obj is None or lock is None:
+            return condition, []
+        if not is_needed or lock not in self._tentative(obj):
             return None
-        return Condition(holder, stored.mod_revision if stored is not None else 0)
+        return condition, [Put(holder, codec.encode(self._strategy, self._strategy.without_lock(obj, lock[0])))]
 
-    async def _clear(self, entry: Entry) -> bool:
-        if (unused := await self._unused(entry)) is None:
+    async def _clear(self, entry: Entry, *, is_needed: bool) -> bool:
+        """Return whether to try again: the holder gave the lock up, or a tentative holder changed at the same time."""
+        if (given_up := await self._given_up(entry, is_needed=is_needed)) is None:
             return False
+        condition, writes = given_up
         try:
-            await self._storage.commit([Condition(entry.key, entry.mod_revision), unused], [Delete(entry.key)])
-        except (RevisionMismatch, Unavailable):
+            await self._storage.commit([Condition(entry.key, entry.mod_revision), condition], [*writes, Delete(entry.key)])
+        except RevisionMismatch:
+            return bool(writes)
+        except Unavailable:
             return False
         return True
 
@@ -224,7 +263,7 @@ class Transactions:
         key = holder.value.decode(errors="replace")
         why = self._strategy.lock_taken(obj, lock, _name_in(key), await self._find(key))
         name = is_new and obj["metadata"].get("generateName")
-        return LockTaken(self._strategy.resource, name or name_of(obj), why)
+        return LockTaken(self._strategy.resource, name or name_of(obj), why, lock)
 
     async def _find(self, key: str) -> Object | None:
         try:
@@ -232,6 +271,11 @@ class Transactions:
             return codec.decode(self._strategy, entry).object if entry is not None else None
         except (Unavailable, *DECODING_ERRORS):
             return None
+
+
+def _fails(mismatch: RevisionMismatch, conditions: Iterable[Condition]) -> bool:
+    found = mismatch.actual.mod_revision if mismatch.actual is not None else 0
+    return any(each.key == mismatch.key and each.mod_revision != found for each in conditions)
 
 
 def _name_in(key: str) -> str:

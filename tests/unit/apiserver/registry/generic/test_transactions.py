@@ -10,6 +10,7 @@ from apiserver.apis.meta.objects import Object
 from apiserver.apis.meta.resources import Resource
 from apiserver.apis.meta.schema import Kind
 from apiserver.registry.cacher.items import Item
+from apiserver.registry.generic import codec
 from apiserver.registry.generic.codec import lock_key
 from apiserver.registry.generic.strategy import Strategy
 from apiserver.registry.generic.transactions import LockTaken, Overtaken, Transactions, Unreadable, reading
@@ -32,6 +33,22 @@ class Holding(Strategy):
 
     def shared_locks(self, obj: Object) -> frozenset[tuple[str, str]]:
         return frozenset((lock, group) for each in obj["spec"] if "=" in each for lock, group in [each.split("=")])
+
+
+class Wishing(Holding):
+    """Locks with a question mark are tentative."""
+
+    def locks(self, obj: Object) -> frozenset[str]:
+        return frozenset(each.lstrip("?") for each in super().locks(obj))
+
+    def shared_locks(self, obj: Object) -> frozenset[tuple[str, str]]:
+        return frozenset((lock.lstrip("?"), group) for lock, group in super().shared_locks(obj))
+
+    def tentative_locks(self, obj: Object) -> frozenset[str]:
+        return frozenset(each[1:].partition("=")[0] for each in obj["spec"] if each.startswith("?"))
+
+    def without_lock(self, obj: Object, lock: str) -> Object:
+        return {**obj, "spec": [each for each in obj["spec"] if each.partition("=")[0] != f"?{lock}"]}
 
 
 class Worded(Holding):
@@ -79,10 +96,14 @@ class World:
         self.storage = Interrupted()
         self.transactions = Transactions(self.storage, strategy or Holding(), ROOT)
 
-    async def create(self, key: str, *locks: str, repeatable: bool = True) -> Item:
+    async def create(self, key: str, *locks: str, repeatable: bool = True, value: bytes = b"created") -> Item:
         obj = lease(key, *locks)
-        revision = await self.transactions.create(key, obj, b"created", repeatable=repeatable)
-        return Item(key, revision, obj, b"created")
+        revision = await self.transactions.create(key, obj, value, repeatable=repeatable)
+        return Item(key, revision, obj, value)
+
+    async def wish(self, key: str, *locks: str) -> Item:
+        """Create an object as readable bytes."""
+        return await self.create(key, *locks, value=codec.encode(Wishing(), lease(key, *locks)))
 
     async def replace(self, item: Item, *locks: str, repeatable: bool = True) -> Item:
         obj = lease(item.key, *locks)
@@ -406,6 +427,81 @@ async def test_lock_is_not_taken_when_its_holder_reclaims_it(world: World, left:
         await world.create(B, "x/1")
     assert await world.everything() == locks
     assert holder.key == A
+
+
+@pytest.fixture
+def wishing() -> World:
+    return World(Wishing())
+
+
+async def test_tentative_lock_is_taken_kept_and_released(wishing: World) -> None:
+    item = await wishing.wish(A, "?x/1", "?x/2=reads")
+    assert {*await wishing.everything()} == {A, key_of("x/1"), key_of("x/2/reads/ns/a")}
+    item = await wishing.replace(item, "x/1", "?x/2=reads")
+    assert {*await wishing.everything()} == {A, key_of("x/1"), key_of("x/2/reads/ns/a")}
+    item = await wishing.replace(item, "x/1")
+    assert {*await wishing.everything()} == {A, key_of("x/1")}
+    await wishing.transactions.remove(item)
+    assert await wishing.everything() == {}
+
+
+@pytest.mark.parametrize("held", ["x/1", "?x/1", "x/1=reads", "?x/1=reads"])
+@pytest.mark.parametrize("wanted", ["x/1", "?x/1", "x/1=shares", "?x/1=shares"])
+async def test_only_a_needed_lock_ends_a_tentative_one(wishing: World, held: str, wanted: str) -> None:
+    await wishing.wish(A, held, "x/2")
+    before, gets_it = await wishing.everything(), held.startswith("?") and not wanted.startswith("?")
+    if not gets_it:
+        for attempt in (lambda: wishing.transactions.check_locks(B, None, lease(B, wanted)), lambda: wishing.wish(B, wanted)):
+            with pytest.raises(LockTaken, match="x/1 is already held by ns/a") as caught:
+                await attempt()
+            assert caught.value.lock == "x/1"
+        assert await wishing.everything() == before
+        return
+    await wishing.transactions.check_locks(B, None, lease(B, wanted))
+    assert await wishing.everything() == before
+    await wishing.wish(B, wanted)
+    after = await wishing.everything()
+    assert codec.decode(Wishing(), await found(wishing, A)).object["spec"] == ["x/2"]
+    assert [key for key in after if after[key] == A.encode()] == [key_of("x/2")]
+
+
+@pytest.mark.parametrize("new", [(), ("x/1",), None], ids=["released", "needed", "removed"])
+@pytest.mark.parametrize("is_at_once", [True, False])
+async def test_tentative_lock_of_another_holder_is_not_touched(wishing: World, new: tuple[str, ...] | None, *, is_at_once: bool) -> None:
+    """A version without tentative locks gave it away."""
+    item = await wishing.wish(A, "?x/1")
+    other = [Put(B, codec.encode(Wishing(), lease(B, "x/1"))), Put(key_of("x/1"), B.encode())]
+    if is_at_once:
+        wishing.storage.first = [*other]
+    else:
+        await wishing.storage.commit([], other)
+    refusal = Overtaken if is_at_once else LockTaken
+    if is_at_once or new == ("x/1",):
+        with pytest.raises(refusal):
+            await (wishing.transactions.remove(item) if new is None else wishing.replace(item, *new))
+    else:
+        await (wishing.transactions.remove(item) if new is None else wishing.replace(item, *new))
+    assert (await found(wishing, key_of("x/1"))).value == B.encode()
+
+
+@pytest.mark.parametrize(("becomes", "gets_it"), [("?x/1", True), ("x/1", False)])
+async def test_tentative_holder_that_changes_at_once_is_read_again(wishing: World, becomes: str, *, gets_it: bool) -> None:
+    await wishing.wish(A, "?x/1")
+    get, changes = wishing.storage.get, [Put(A, codec.encode(Wishing(), lease(A, becomes, "x/2")))]
+
+    async def and_then_it_changes(key: str) -> Entry | None:
+        seen = await get(key)
+        if key == A and changes:
+            await wishing.storage.commit([], [changes.pop()])
+        return seen
+
+    wishing.storage.get = and_then_it_changes  # type: ignore[method-assign]  # the store of this test alone
+    if gets_it:
+        await wishing.wish(B, "x/1")
+    else:
+        with pytest.raises(LockTaken):
+            await wishing.wish(B, "x/1")
+    assert codec.decode(Wishing(), await found(wishing, A)).object["spec"] == (["x/2"] if gets_it else ["x/1", "x/2"])
 
 
 async def test_undecodable_object_is_removed_only_as_read(world: World) -> None:
