@@ -13,6 +13,7 @@ from apiserver.apis.virt.hardware import interfaces
 from apiserver.apis.virt.kinds import dig_vm
 from apiserver.apis.virt.lifecycle import conditions, evictions, failed_starts
 from apiserver.apis.virt.places import names, network, node_states
+from apiserver.apis.virt.spec import reserved_claims
 from apiserver.apis.virt.spec.described import domain_of
 from apiserver.client.informer import Informer
 from controller.reconcilers import disk_claims, precedence
@@ -213,8 +214,10 @@ def storage_of_vm(vm: Object) -> list[Storage]:
 
 
 def held_storage_of_vm(vm: Object) -> list[Storage]:
-    """Return the keys in ``BY_HELD_STORAGE``: all storage of the machine if it holds it."""
-    return storage_of_vm(vm) if precedence.holds(vm) else []
+    """Return the keys in ``BY_HELD_STORAGE``: all storage of the machine, and the claims that it reserved, if it holds them."""
+    if not precedence.holds(vm):
+        return []
+    return [*storage_of_vm(vm), *(NamespacedName(namespace_of(vm), claim) for claim in reserved_claims.names(vm))]
 
 
 def macs_of_vm(vm: Object) -> list[Mac]:

@@ -872,6 +872,7 @@ class RunningHardware(TypedDict, total=False):
     accessCredentials: list[AccessCredential]
     managedSave: ManagedSave
     lifecycle: Lifecycle
+    reservedClaims: list[str]
 
 
 class S3Import(TypedDict, total=False):

@@ -14,7 +14,7 @@ from apiserver.apis.virt.kinds import dig_vm
 from apiserver.apis.virt.lifecycle import conditions, managed_save, operations, phases, power, summary
 from apiserver.apis.virt.places import names
 from apiserver.apis.virt.places.resources import VIRTUAL_MACHINES
-from apiserver.apis.virt.spec import disk_uses, hot_plug, live_changes, password, running
+from apiserver.apis.virt.spec import disk_uses, hot_plug, live_changes, password, reserved_claims, running
 from apiserver.apis.virt.spec.described import domain_of, size_of
 from apiserver.apis.virt.v1alpha1 import defaults, kubevirt_fields, status_validation, types, validation
 from apiserver.apis.virt.v1alpha1.allowed import NOTHING, Allowed
@@ -33,6 +33,9 @@ OF_ITS_PLACE: Final = (
     "schedulerName",
 )
 """Spec fields that place the machine's pod; a migration ignores ``nodeName``."""
+
+ATTACHING: Final = frozenset({phases.RUNNING, phases.UNKNOWN})
+"""Phases of a guest that may get disks."""
 
 
 class VirtualMachineStrategy(Strategy):
@@ -77,12 +80,14 @@ class VirtualMachineStrategy(Strategy):
         if power.strategy_of(obj) != power.strategy_of(old) and (obj.get("status") or {}).get("request"):
             obj["status"]["runStrategyGeneration"] = int(old["metadata"].get("generation") or 0) + 1
         running.note_edit(obj, old, has_guest=phases.keeps_guest(old))
+        reserved_claims.reserve(obj, old, attaches=phases.phase_of(obj) in ATTACHING)
 
     def prepare_for_status_update(self, obj: Object, old: Object) -> None:
         """Restore the running hardware, with what the guest has taken since; end the operations of ended attempts."""
         running.keep(obj, old, has_guest=phases.keeps_guest(obj))
         live_changes.record(obj)
         hot_plug.record(obj)
+        reserved_claims.reserve(obj, old, attaches=phases.phase_of(obj) in ATTACHING)
         operations.end_with_attempts(obj.get("status") or {})
 
     def validate(self, obj: Object) -> list[FieldError]:
@@ -145,13 +150,22 @@ class VirtualMachineStrategy(Strategy):
     def locks(self, obj: Object) -> frozenset[str]:
         """Return the exclusive locks on disks, from the assignment to a node until the guest is off, and while it is suspended.
 
-        An edit takes no lock; the next assignment does, and the record of a new disk's attachment pod.
+        An edit takes those of disks that the guest can get, if they are free; else the record of a disk's attachment pod, or the next
+        assignment takes them.
         """
         return frozenset(_key(obj, each) for each in self._locks(obj) if each.group == disk_uses.ALONE)
 
     def shared_locks(self, obj: Object) -> frozenset[tuple[str, str]]:
         """Return the locks on disks that machines of equal use share, as (lock, use)."""
         return frozenset((_key(obj, each), each.group) for each in self._locks(obj) if each.group != disk_uses.ALONE)
+
+    def tentative_locks(self, obj: Object) -> frozenset[str]:
+        """Return the locks on claims for disks that the guest does not have yet."""
+        return frozenset(_key(obj, each) for each in _reserved(obj))
+
+    def without_lock(self, obj: Object, lock: str) -> Object:
+        """Return the machine without the reservation of a lock's claim."""
+        return reserved_claims.without(obj, lock.rpartition("/")[2])
 
     def lock_taken(self, obj: Object, lock: str, holder: str, held_by: Object | None) -> str:
         """Return a message that names the other machine."""
@@ -190,7 +204,7 @@ class VirtualMachineStrategy(Strategy):
                     domain = {**domain, "firmware": domain_of(obj)["firmware"]}
                 found = disk_uses.locks(domain, objects.uid_of(obj), node, managed_save.claim_of(spec))
             self._looked_at = (given, found)
-        return self._looked_at[1]
+        return self._looked_at[1] | _reserved(obj)
 
     def columns(self) -> tuple[Column, ...]:
         """Return the columns of ``kubectl get vms``."""
@@ -253,6 +267,13 @@ def _key(obj: Object, lock: disk_uses.Lock) -> str:
     if kind == disk_uses.HOST:
         return lock.what
     return f"{kind}/{objects.namespace_of(obj)}/{rest}"
+
+
+def _reserved(obj: Object) -> frozenset[disk_uses.Lock]:
+    if not dig_vm(obj, "status", running.RUNNING, running.RESERVED):
+        return frozenset()
+    is_sound = all(_is_sound(each.get("domain")) for each in (obj["spec"], obj["status"][running.RUNNING]))
+    return reserved_claims.locks(obj) if is_sound else frozenset()
 
 
 def _is_sound(domain: object) -> bool:

@@ -1,15 +1,16 @@
 """The pods with claims for a running guest, and their records in ``status.volumeStatus``. Pure.
 
-The record of a pod's uid locks the claim. So it is written once the pod runs and no other machine holds the claim
-(``controller.reconcilers.precedence``). If one does, the pod goes, so as not to hold a volume of one node. A pod stays while its disk is in
-the running form, and the guest in the pod for which it was made.
+The record of a pod's uid locks the claim for the guest. So it is written once the pod runs and no other machine holds the claim
+(``controller.reconcilers.precedence``) or has reserved it (``apis.virt.spec.reserved_claims``). If one does, the pod goes, because it would
+keep the volume on its node. A pod stays while its disk is in the running form, and the guest in the pod for which it was made.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
+from apiserver.apis.meta import times
 from apiserver.apis.meta.lines import one_line
 from apiserver.apis.meta.objects import Object, is_deleting, name_of, uid_of
 from apiserver.apis.virt.hardware import disks
@@ -17,14 +18,12 @@ from apiserver.apis.virt.kinds import dig_vm
 from apiserver.apis.virt.lifecycle import conditions, phases
 from apiserver.apis.virt.spec import hot_plug, pod_memory
 from controller.reconcilers import disk_claims
-from controller.reconcilers.actions import Action, CreatePod, DeletePod, Emit, Requeue, WriteStatus
+from controller.reconcilers.actions import MIN_REQUEUE_SECONDS, Action, CreatePod, DeletePod, Emit, Requeue, WriteStatus
 from controller.reconcilers.launcher_pods import launcher_pod
 from controller.reconcilers.pods import liveness, pod_state
 from controller.reconcilers.virtual_machines import pod_sizes, statuses
 from controller.reconcilers.virtual_machines.observed import Observed
 
-NOT_RUNNING: Final = "PodNotRunning"
-MIGRATING: Final = "Migrating"
 LOOK_SECONDS: Final = 5.0
 """No event may announce a claim that is missing or in use."""
 
@@ -52,8 +51,8 @@ def plan(seen: Observed) -> tuple[Action, ...]:
     made = tuple(each for each in missing if each.request not in seen.refusals)
     kept = wanted.keys() - {name for name, wait in waits.items() if wait.reason == conditions.DISK_IN_USE}
     gone = (pod for name, pod in there.items() if name not in kept or not liveness.may_run(pod, seen.evidence))
-    look = (Requeue(LOOK_SECONDS),) if waits else ()
-    return (*room.actions, *made, *(_delete(pod) for pod in gone if not is_deleting(pod)), *_write(seen, found), *look)
+    ends = (_delete(pod) for pod in gone if not is_deleting(pod))
+    return (*room.actions, *made, *ends, *_write(seen, found), *_look(seen, waits))
 
 
 def _by_pod(seen: Observed, found: Iterable[Object]) -> dict[str, Object]:
@@ -67,7 +66,7 @@ def _wait(seen: Observed, disk: Object) -> _Wait | None:
     if other := hot_plug.user_of_identity(seen.vm, disk):
         return _Wait(conditions.DISK_IN_USE, f"disk {other}, which the guest still has, has the same serial or World Wide Name")
     if under_way := next((each for each in seen.migrations if phases.is_unfinished(each)), None):
-        return _Wait(MIGRATING, f"Migration {name_of(under_way)} must end first")
+        return _Wait(hot_plug.MIGRATING, f"Migration {name_of(under_way)} must end first")
     refusal = seen.refusals.get(hot_plug.pod_name(seen.vm, disk))
     return None if refusal is None else _Wait("PodRefused", refusal)
 
@@ -100,8 +99,31 @@ def _entry(seen: Observed, disk: Object, pod: Object | None, wait: _Wait | None)
     if wait is None and stored is not None and hot_plug.pod_of(seen.vm, disk) is not None:
         return stored
     name = hot_plug.pod_name(seen.vm, disk)
-    why = wait or _Wait(NOT_RUNNING, f"pod {name} does not run yet: kubectl describe pod {name}")
+    not_yet = _Wait(hot_plug.POD_NOT_RUNNING, f"pod {name} does not run yet: kubectl describe pod {name}")
+    why = wait or _wait_for_pod(seen, pod) or not_yet
     return {**entry, "phase": hot_plug.PENDING, "reason": why.reason, "message": why.message}
+
+
+def _wait_for_pod(seen: Observed, pod: Object | None) -> _Wait | None:
+    """Return why a pod will hardly run soon, so that virt-api keeps no claim for it; else None."""
+    if pod is None or pod_state.is_running(pod):
+        return None
+    if (found := pod_state.obstacle(pod)) is not None:
+        return _Wait(found[0], f"pod {name_of(pod)}: {found[1]}")
+    return _Wait(pod_state.CREATING, pod_state.slow_words(pod)) if (left := _seconds_left(seen, pod)) is not None and left <= 0 else None
+
+
+def _seconds_left(seen: Observed, pod: Object) -> float | None:
+    """Return the seconds until a pod with a node, which does not run, is slow; else None."""
+    bound_at = None if pod_state.is_running(pod) else pod_state.bound_at(pod)
+    return None if bound_at is None else (times.parse(bound_at) - seen.now).total_seconds() + pod_state.SLOW_SECONDS
+
+
+def _look(seen: Observed, waits: Mapping[str, _Wait]) -> tuple[Requeue, ...]:
+    """Return when to plan again: soon for claims, which no event announces, and once a pod is slow."""
+    left = [seconds for pod in seen.attachment_pods if (seconds := _seconds_left(seen, pod)) is not None and seconds > 0]
+    pauses = [*([LOOK_SECONDS] if waits else []), *(max(each, MIN_REQUEUE_SECONDS) for each in left)]
+    return (Requeue(min(pauses)),) if pauses else ()
 
 
 def _is_with_guest(seen: Observed, pod: Object) -> bool:
@@ -128,5 +150,5 @@ def _warnings(seen: Observed, found: list[Object]) -> Iterator[Emit]:
     """Yield an Event for each disk that, by its new entry in ``found``, begins to wait for something that may need a user."""
     for each in found:
         stored = hot_plug.entry_of(seen.vm, str(each["name"])) or {}
-        if each.get("reason") not in (None, NOT_RUNNING, MIGRATING, pod_sizes.IN_PROGRESS, stored.get("reason")):
+        if each.get("reason") not in (None, hot_plug.POD_NOT_RUNNING, hot_plug.MIGRATING, pod_sizes.IN_PROGRESS, stored.get("reason")):
             yield Emit("Warning", str(each["reason"]), one_line(f"disk {each['name']}: {each['message']}", pod_state.MAX_MESSAGE))

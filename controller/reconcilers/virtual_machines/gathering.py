@@ -8,12 +8,13 @@ from typing import Final
 from apiserver.apis.core.resources import PODS, PRIORITY_CLASSES
 from apiserver.apis.meta import errors
 from apiserver.apis.meta.objects import NamespacedName, Object, key_of, name_of, namespace_of, uid_of
+from apiserver.apis.virt import structure
 from apiserver.apis.virt.hardware import disks
 from apiserver.apis.virt.kinds import dig_migration, dig_vm
 from apiserver.apis.virt.lifecycle import failed_starts, node_loss, phases, power
 from apiserver.apis.virt.places import names
 from apiserver.apis.virt.places.resources import VIRTUAL_MACHINES
-from apiserver.apis.virt.spec import attachments, chosen_cpu, disk_uses, hot_plug
+from apiserver.apis.virt.spec import attachments, chosen_cpu, disk_uses, hot_plug, reserved_claims
 from apiserver.client.rest import Client
 from controller.reconcilers import disk_claims, precedence
 from controller.reconcilers.indexes import Informers, Mac, NodeFile, claims_for, macs_of_vm, offers_kvm, storage_of_vm
@@ -179,14 +180,16 @@ class Gathering:
         return {claim: self._informers.claims.get(namespace_of(vm), claim) for claim in claims if claim}
 
     def _wanted_in_use(self, vm: Object) -> dict[str, str]:
-        """Return, by claim of a disk added to the running machine, the name of another machine that holds it."""
+        """Return, by claim of a disk added to the running machine, another machine that holds or reserved it."""
         uses = disk_uses.uses({"devices": {"disks": list(hot_plug.added(vm))}})
         found = {}
         for claim, use in uses.items():
             holders = self._informers.holders_of(NamespacedName(namespace_of(vm), claim))
-            others = (each for each in holders if uid_of(each) != uid_of(vm) and disk_claims.clashes(claim, use, each))
-            if other := next(others, None):
-                found[claim] = name_of(other)
+            others = [each for each in holders if uid_of(each) != uid_of(vm)]
+            in_use = (name_of(each) for each in others if disk_claims.clashes(claim, use, each))
+            reserved = (f"{name_of(each)}, which gets it first" for each in others if _has_reserved(each, claim, use))
+            if other := next(in_use, "") or (next(reserved, "") if claim not in reserved_claims.uses(vm) else ""):
+                found[claim] = other
         return found
 
     def namesakes(self, vm: Object, macs: Iterable[Mac]) -> tuple[str, ...]:
@@ -286,6 +289,11 @@ def _starting_pod(vm: Object, pods: tuple[Object, ...]) -> Object | None:
 def _who(vm: Object, other: Object) -> str:
     same = namespace_of(other) == namespace_of(vm)
     return f"virtual machine {name_of(other)}" if same else "a virtual machine of another namespace"
+
+
+def _has_reserved(vm: Object, claim: str, use: disk_uses.Use) -> bool:
+    theirs = None if structure.of_virtual_machine(vm) else reserved_claims.uses(vm).get(claim)
+    return theirs is not None and disk_uses.clash(use, theirs)
 
 
 def _matters(vm: Object) -> bool:

@@ -53,11 +53,11 @@ class CutStorage:
         self.killed = ""
         self.is_lost = False
         self.cut = asyncio.Event()
-        self._steps = 0
+        self.steps = 0
         self._never = asyncio.Event()
 
     def arm(self, at: int, killed: str, *, is_lost: bool) -> None:
-        self.at, self.killed, self.is_lost, self._steps = at, killed, is_lost, 0
+        self.at, self.killed, self.is_lost, self.steps = at, killed, is_lost, 0
         self.cut.clear()
 
     def disarm(self) -> None:
@@ -66,8 +66,8 @@ class CutStorage:
         self._never = asyncio.Event()
 
     async def _asked(self, request: Callable[[], Awaitable[T]]) -> T:
-        self._steps += self.at is not None
-        if self._steps - 1 != self.at:
+        self.steps += self.at is not None
+        if self.steps - 1 != self.at:
             return await request()
         if not self.is_lost:
             await request()

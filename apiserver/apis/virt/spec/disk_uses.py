@@ -63,6 +63,11 @@ def locks(domain: Domain, uid: str, node: str = "", image_claim: str = "") -> fr
     return frozenset((*_locks(domain, uid), *_files_of_node(domain, node), *images))
 
 
+def lock_of_disk(claim: str, use: Use) -> Lock:
+    """Return the lock of a disk on a claim."""
+    return Lock(f"{_DISK}/{claim}", ALONE if use == WRITES else use)
+
+
 def _files_of_node(domain: Domain, node: str) -> Iterator[Lock]:
     for each in disks.defaulted(domain):
         if path := host_disks.path_of(each):
@@ -76,7 +81,7 @@ def digest(text: str) -> str:
 
 def _locks(domain: Domain, uid: str) -> Iterator[Lock]:
     for claim, use in uses(domain).items():
-        yield Lock(f"{_DISK}/{claim}", ALONE if use == WRITES else use)
+        yield lock_of_disk(claim, use)
     for same, use in server_uses(domain).items():
         yield Lock(f"{SERVER}/{digest(same)}", ALONE if use == WRITES else use)
     for each in filesystems.defaulted(domain):

@@ -41,6 +41,9 @@ CLAIM_TERMINATING: Final = "ClaimTerminating"
 """Reasons of a volume that waits for a claim."""
 NEEDS_RESTART: Final = "VolumeModeBlock"
 """Only the next start can use the claim."""
+POD_NOT_RUNNING: Final = "PodNotRunning"
+MIGRATING: Final = "Migrating"
+"""Reasons of a volume that waits for its pod, or for a migration's end."""
 
 
 class AttachmentPod(NamedTuple):

@@ -216,7 +216,8 @@ def follows(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
     hot_plug.record(expected)
     if cards := [name for name in _differing_cards(expected) if name not in _differing_cards(new)]:
         hot_plug_interfaces.take(expected, cards)
-    return bool(dig_vm(expected, "status", running.RUNNING) == dig_vm(new, "status", running.RUNNING))
+    forms = (running.without_reservations(each.get("status") or {}).get(running.RUNNING) for each in (expected, new))
+    return bool(next(forms) == next(forms))
 
 
 def with_changes(domain: Object, desired: Domain, changes: list[Change]) -> Object:

@@ -25,6 +25,8 @@ FIELDS: Final = ("domain", "domainXML", "accessCredentials", "managedSave", "lif
 """A guest keeps these from its start to its end."""
 RUNNING: Final = "running"
 """Field of the status with the copy."""
+RESERVED: Final = "reservedClaims"
+"""Field of the copy with the names of ``reserved_claims``."""
 POD_RESIZE: Final = "podResize"
 """Field with the memory that the guest's pod has room for."""
 DEVICES: Final = "devices"
@@ -120,6 +122,12 @@ def keep(obj: Object, old: Object, *, has_guest: bool) -> None:
     for field in (RUNNING, POD_RESIZE, *of_image):
         if (kept := dig(old, "status", field)) and field not in status:
             status[field] = copy.deepcopy(kept)
+
+
+def without_reservations(status: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the status without the reservations, which virt-api changes with other fields."""
+    kept = status.get(RUNNING)
+    return status if not kept else {**status, RUNNING: {key: value for key, value in kept.items() if key != RESERVED}}
 
 
 def words(found: Sequence[Difference]) -> str:

@@ -336,6 +336,11 @@ class RunningHardware(Model):
     )
     managed_save: ManagedSave | None = Field(None, description="spec.managedSave of the guest.")
     lifecycle: Lifecycle | None = Field(None, description="spec.lifecycle of the guest.")
+    reserved_claims: list[str] | None = Field(
+        None,
+        description="PersistentVolumeClaims that this machine keeps from others, for disks that the guest does not have yet.",
+        json_schema_extra=ATOMIC,
+    )
 
 
 class HotplugVolumeStatus(Model):

@@ -124,7 +124,7 @@ def followers(before: str, *, moves: bool) -> frozenset[str]:
 
 
 def _validate_fields(write: MachineWrite, rights: Rights, *, moves: bool) -> Iterator[FieldError]:
-    old, new = _status(write.old), _status(write.new)
+    old, new = (running.without_reservations(_status(each)) for each in (write.old, write.new))
     allowed = rights.fields | TAKEN_OVER if moves else rights.fields
     changed = differences.changed(old, new)
     for field in changed:

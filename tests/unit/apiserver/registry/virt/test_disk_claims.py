@@ -3,6 +3,8 @@ from __future__ import annotations
 import asyncio
 import copy
 import random
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -11,8 +13,10 @@ from apiserver.apis.virt.lifecycle import phases
 from apiserver.apis.virt.spec import disk_uses, hot_plug, running
 from apiserver.apis.virt.spec.disk_uses import Use
 from apiserver.registry.cacher.items import Item
+from apiserver.registry.cacher.watchcache import WatchCache
 from apiserver.registry.generic import codec
-from apiserver.registry.generic.transactions import LockTaken, Transactions
+from apiserver.registry.generic.stored import StoredObjects
+from apiserver.registry.generic.transactions import LockTaken, Overtaken
 from apiserver.registry.virt.virtualmachines import VirtualMachineStrategy
 from storage.memory import MemoryStorage
 from storage.port import Delete, Entry, Put
@@ -52,51 +56,66 @@ class Virt:
         self.storage = storage or MemoryStorage()
         self.items: dict[str, Item] = {}
 
-    def server(self) -> Transactions:
-        """Return another virt-api's Transactions: the same storage, no cached state."""
-        return Transactions(self.storage, VirtualMachineStrategy(), ROOT)
+    def server(self) -> StoredObjects:
+        """Return another virt-api's StoredObjects: the same storage, no cached state."""
+        strategy = VirtualMachineStrategy()
+        cache = WatchCache(self.storage, codec.collection(ROOT, strategy.resource), partial(codec.decode, strategy))
+        return StoredObjects(self.storage, cache, strategy, ROOT)
 
     def _key(self, vm: dict[str, Any]) -> str:
         return f"{ROOT}/kubevirt.io/virtualmachines/{vm['metadata']['namespace']}/{vm['metadata']['name']}"
 
     async def create(self, vm: dict[str, Any]) -> None:
-        key, value = self._key(vm), codec.dump(vm)
-        revision = await self.server().create(key, vm, value, repeatable=True)
-        self.items[vm["metadata"]["name"]] = Item(key, revision, vm, value)
+        key = self._key(vm)
+        self.items[vm["metadata"]["name"]] = await self.server().write(key, None, vm, dry_run=False, repeatable=True)
 
     async def enter(self, name: str, phase: str) -> bool:
-        old = self.items[name].object
-        new = {**old, "status": {**old["status"], "phase": phase}}
-        VirtualMachineStrategy().prepare_for_status_update(new, old)
-        return await self._replace(name, new)
+        return await self.tell(name, phase=phase)
 
-    async def edit(self, name: str, *disks: dict[str, Any]) -> bool:
-        old = self.items[name].object
-        new = copy.deepcopy(old)
-        new["spec"]["domain"]["devices"]["disks"] = list(disks)
-        VirtualMachineStrategy().prepare_for_update(new, old)
-        return await self._replace(name, new)
+    async def tell(self, name: str, **status: Any) -> bool:
+        def told(old: dict[str, Any]) -> dict[str, Any]:
+            new = {**old, "status": {**old["status"], **status}}
+            VirtualMachineStrategy().prepare_for_status_update(new, old)
+            return new
+
+        return await self._replace(name, told)
+
+    async def edit(self, name: str, *disks: dict[str, Any], dry_run: bool = False) -> bool:
+        def edited(old: dict[str, Any]) -> dict[str, Any]:
+            new = copy.deepcopy(old)
+            new["spec"]["domain"]["devices"]["disks"] = list(disks)
+            VirtualMachineStrategy().prepare_for_update(new, old)
+            return new
+
+        return await self._replace(name, edited, dry_run=dry_run)
 
     async def record(self, name: str, disk: str) -> bool:
         old = self.items[name].object
         (new_disk,) = (each for each in hot_plug.added(old) if each["name"] == disk)
         volume = {"attachPodName": hot_plug.pod_name(old, new_disk), "attachPodUID": "uid"}
-        new = {**old, "status": {**old["status"], "volumeStatus": [{"name": disk, "claimName": disk, "hotplugVolume": volume}]}}
-        VirtualMachineStrategy().prepare_for_status_update(new, old)
-        return await self._replace(name, new)
+        return await self.tell(name, volumeStatus=[{"name": disk, "claimName": disk, "hotplugVolume": volume}])
 
-    async def _replace(self, name: str, new: dict[str, Any]) -> bool:
-        item, value = self.items[name], codec.dump(new)
+    async def _replace(self, name: str, change: Callable[[dict[str, Any]], dict[str, Any]], *, dry_run: bool = False) -> bool:
+        item, server = self.items[name], self.server()
         try:
-            revision = await self.server().replace(item, new, value, repeatable=True)
+            self.answer = await server.write(item.key, item, change(item.object), dry_run=dry_run, repeatable=True)
         except LockTaken as taken:
             self.refusal = taken.why
             return False
-        self.items[name] = Item(item.key, revision, new, value)
+        except Overtaken as overtaken:
+            self.items[name] = server.current(name, overtaken.current)
+            return await self._replace(name, change, dry_run=dry_run)
+        if not dry_run:
+            self.items[name] = self.answer
         return True
 
     async def remove(self, name: str) -> None:
-        await self.server().remove(self.items.pop(name))
+        server, item = self.server(), self.items.pop(name)
+        try:
+            await server.remove(item, item.object, dry_run=False)
+        except Overtaken as overtaken:
+            current = server.current(name, overtaken.current)
+            await server.remove(current, current.object, dry_run=False)
 
     async def locks(self) -> list[str]:
         return [each.key.removeprefix(f"{ROOT}/claims/kubevirt.io/") for each in (await self.storage.range(f"{ROOT}/claims/")).entries]
@@ -190,7 +209,7 @@ class OneServer(Virt):
         super().__init__(storage)
         self._server = super().server()
 
-    def server(self) -> Transactions:
+    def server(self) -> StoredObjects:
         return self._server
 
 

@@ -392,6 +392,45 @@ def test_claim_that_another_machine_holds_is_in_use(phase: str, attempt: dict[st
     assert gathering._wanted_in_use(a_machine()) == held
 
 
+@pytest.mark.parametrize(
+    ("theirs", "mine", "held"),
+    [
+        pytest.param(["data"], [], {"data": "other, which gets it first"}, id="theirs"),
+        pytest.param([], [], {}, id="nobody's"),
+        pytest.param(["data"], ["data"], {}, id="its own, and theirs by an old copy"),
+        pytest.param(5, [], {}, id="invalid"),
+    ],
+)
+def test_claim_that_another_machine_has_reserved_is_in_use(theirs: Any, mine: Any, held: dict[str, str]) -> None:
+    vms, machines = Store({BY_HELD_STORAGE: held_storage_of_vm}), []
+    for name, claims in (("other", theirs), ("testvm", mine)):
+        machines.append(a_machine())
+        machines[-1]["metadata"] |= {"name": name, "uid": name}
+        machines[-1]["status"]["running"] |= {"reservedClaims": claims} if claims else {}
+        vms.apply(machines[-1])
+    gathering = Gathering(
+        NONE, NONE, NONE, Informers(cast(Informer, vms), NONE, NONE, NONE, NONE, NONE, NONE, NONE), NONE, targets=NONE, elapsed=NONE
+    )
+    assert gathering._wanted_in_use(machines[-1]) == held
+
+
+def test_new_disk_says_why_its_pod_does_not_run() -> None:
+    """Such a reason ends the reservation, so that another machine may have the claim."""
+    vm = a_machine()
+    refused = an_attachment(vm, phase="Pending", node="")
+    refused["status"]["conditions"] = [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "no volume here"}]
+    fresh, slow = (an_attachment(vm, phase="Pending", bound_at=f"2026-01-01T00:00:{second}Z") for second in ("30", "00"))
+    for pod, reason, text in ((refused, "Unschedulable", "no volume here"), (slow, "ContainerCreating", "kubectl describe pod")):
+        actions = plan(vm, pod)
+        (entry,) = entries(actions)
+        assert (entry["phase"], entry["reason"], text in entry["message"]) == ("Pending", reason, True)
+        assert [each.reason for each in actions if isinstance(each, Emit)] == [reason]
+        assert deleted(actions) == []
+    actions = plan(vm, fresh)
+    assert [each["reason"] for each in entries(actions)] == ["PodNotRunning"]
+    assert [each for each in actions if isinstance(each, Requeue)] == [Requeue(30.0)]
+
+
 IMPORTED: dict[str, Any] = {
     **DISK,
     "readOnly": True,
