@@ -13,6 +13,5 @@
 ``contexts``, ``reloading``, ``files``, ``peers`` and ``validity`` only use the standard library, so that virt-handler does not load
 ``cryptography``.
 
-A leaf lives one year and an authority ten; both are renewed after two thirds (``renewal.Policy``). Node certificates live one day, because
-nodes are compromised more easily, and an expired one only stops streams and migrations.
+Node certificates live one day (``renewal.Policy``), because nodes are compromised more easily.
 """

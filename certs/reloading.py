@@ -1,7 +1,7 @@
 """TLS contexts that follow their files, so that renewed certificates need no restart.
 
 * Certificate, key and authorities belong to one version of the files. An unloadable set (half-written, wrong key) is refused with a
-  warning, and the last good one stays. At the first load, constructors raise OSError instead (``ssl.SSLError`` is one).
+  warning, and the last good one stays.
 * New connections use a new set within ``interval`` seconds; open ones are unchanged.
 * Removed authorities lose trust, because every set has its own context. Session resumption, which skips the check of client certificates,
   is off.

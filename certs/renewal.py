@@ -54,7 +54,7 @@ class Policy:
 
 
 def is_due(certificate: Certificate, now: datetime, lifetime: timedelta) -> Reason | None:
-    """Return why a certificate's dates require renewal, or None. ``lifetime``: see :func:`renew_before`."""
+    """Return why a certificate's dates require renewal, or None. ``lifetime``: a new certificate's."""
     if now >= certificate.not_after:
         return Reason.EXPIRED
     if now < certificate.not_before:

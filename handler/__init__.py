@@ -33,5 +33,5 @@ hostPath of plugins, if any               the executables, read only: ``/usr/loc
                                           capabilities from the init container (``capabilities``)
 ========================================= ================================================================================
 
-Programs in its image: ``nsenter``, ``sh``, ``ip``, ``nft``, ``openssl``. None reads a guest's data.
+No system program that it runs reads a guest's data.
 """

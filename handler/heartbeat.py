@@ -2,8 +2,6 @@
 
 virt-controller judges by it whether the node is unreachable. Annotations show whether and why guests are accelerated, and this process's
 versions of the node protocol.
-
-If the Lease is gone, the Node's uid is requested again (:mod:`handler.nodeuid`).
 """
 
 from __future__ import annotations

@@ -58,8 +58,7 @@ def put(
 def remove(target: Launcher, disk: str, parent: str = layout.DISKS_DIRECTORY) -> None:
     """Unmount what :func:`put` or the kubelet mounted, and remove the directory. Idempotent.
 
-    Then no process of the pod has the claim: it has no other mount of it, and may make none. Raises OSError EBUSY if QEMU still uses the
-    disk.
+    Then no process of the pod has the claim. Raises OSError EBUSY if QEMU still uses the disk.
     """
     with _places(target, parent) as directory:
         try:

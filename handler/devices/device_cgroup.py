@@ -1,6 +1,6 @@
 """Allows block devices to this node's containers, by version 1 of the device cgroup.
 
-See the kernel's ``Documentation/admin-guide/cgroup-v1/devices.rst``. With version 2 a BPF program decides, which belongs to the runtime.
+The kernel's ``Documentation/admin-guide/cgroup-v1/devices.rst`` has its rules. With version 2 a BPF program of the runtime decides.
 """
 
 from __future__ import annotations

@@ -145,7 +145,7 @@ def run_guest() -> str:
 
 
 def main() -> int:
-    """Run the trial, print how it ended, and return 0."""
+    """Run the trial guest, print how it ended, and return 0."""
     if platform.machine() != "x86_64":
         _say(f"end the trial guest is written for x86_64, and this is {platform.machine()}")
         return 0

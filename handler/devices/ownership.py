@@ -1,6 +1,6 @@
 """Give a pod's device nodes to the pod's user, before the domain starts.
 
-The runtime makes them root's with mode 0600, regardless of ``fsGroup``. Only the container's node changes, not the node's device.
+The runtime makes them root's with mode 0600, regardless of ``fsGroup``.
 
 A pod could replace a node. So the path is resolved inside the pod's root without links, and only a device of the expected kind and number
 is changed, by an O_PATH descriptor, because a full open can have effects. ``fchmod`` refuses such descriptors, so chmod uses

@@ -127,7 +127,7 @@ def is_refusal(error: BaseException) -> bool:
 
 
 def confirmed(state: State, sent: float) -> State:
-    """Return the state after a renewal of this time is known to be written. An older one never shortens the promise."""
+    """Return the state once a renewal sent at this time is known to be written. An older one never shortens the promise."""
     return replace(state, confirmed=sent if state.confirmed is None else max(state.confirmed, sent))
 
 
@@ -171,7 +171,7 @@ REMEMBERED_SECONDS: Final = 600.0
 
 
 def seen(before: Seen, pods: Iterable[str], now: float) -> Seen:
-    """Return the pods to list: those with processes now, and those of the last minutes."""
+    """Return the pods to list: those seen in the last ``REMEMBERED_SECONDS``, at most the newest ``MAX_PODS``. ``pods``: seen now."""
     kept = {uid: at for uid, at in before.at.items() if now - at < REMEMBERED_SECONDS}
     newest = sorted({**kept, **dict.fromkeys(pods, now)}.items(), key=lambda item: -item[1])
     return Seen(dict(newest[: guards.MAX_PODS]))

@@ -213,7 +213,7 @@ class Guardian:
             self._forget()
 
     def _confirm(self, written: Object, sent: float) -> None:
-        """Record a renewal of this time as written. No older one can be written now."""
+        """Record a renewal sent at this time as written. No older one can be written now."""
         promise = guards.promise_of(written)
         if self._is_sealed() and not guards.is_sealed(written):
             logger.warning("removed the seal: no guest of before runs")

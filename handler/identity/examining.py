@@ -1,6 +1,6 @@
 """Checks by a TLS handshake with ourselves in memory whether others would accept a certificate.
 
-OpenSSL checks the key, the chain to the authorities, the dates, both purposes and the name.
+OpenSSL checks key, chain, dates, both purposes and name.
 """
 
 from __future__ import annotations

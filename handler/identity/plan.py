@@ -25,7 +25,7 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """All inputs of the decision."""
+    """The input of :func:`plan`."""
 
     held: Held | None
     """None if missing, or if others would not accept it."""

@@ -117,7 +117,7 @@ class Observed:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Steps for one interface, and their result."""
+    """The script that sets up one interface, and its result."""
 
     script: str
     """For ``sh`` in the namespace; exits with ``NO_FILTER`` if nft refused the rules. Empty: nothing to do."""

@@ -1,7 +1,7 @@
 """Our network plugins, one per interface type: ``python -m handler.network.plugin``. docs/plugins.md has the interface.
 
-All that it makes ends with the pod's network namespace, and ADD repairs missing parts, so CHECK and DEL are not needed. A process per call
-imports little: only the standard library without asyncio.
+All that it makes ends with the pod's network namespace, and ADD repairs missing parts, so CHECK and DEL are not needed. It imports only
+the standard library, without asyncio.
 """
 
 from __future__ import annotations

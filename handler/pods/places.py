@@ -44,8 +44,8 @@ def has_volumes(pod_uid: str, kubelet: Path = KUBELET_DIRECTORY) -> bool:
 def connect(directory: int, name: str) -> socket.socket:
     """Return a non-blocking connection to the unix socket ``name`` below a run directory.
 
-    The path ``/proc/self/fd/N`` is short (``sun_path`` has 108 bytes) and cannot be replaced. A unix connect succeeds or fails at once; a
-    full backlog raises BlockingIOError. Raises OSError also for links.
+    The path ``/proc/self/fd/N`` is short (``sun_path``) and cannot be replaced. Raises OSError, also for links; BlockingIOError if
+    the backlog is full.
     """
     with descriptors.closing(opening.open_socket(directory, name)) as target:
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)

@@ -60,7 +60,7 @@ class _Key(NamedTuple):
 
 
 class Prober:
-    """All probes of this node."""
+    """Runs the probes of this node's guests."""
 
     def __init__(
         self,

@@ -11,6 +11,5 @@
 Each TLS connection begins with a line (``header``) that names migration and channel. The target accepts it only from the source node of a
 migration that it expects. The source sends nothing before OpenSSL has verified the target node's name. Revoking a node closes its relays.
 
-virt-handler connects, accepts, checks, and opens the pods' sockets. One unprivileged process per migration (``program``) copies the data,
-so that no event loop waits for it.
+virt-handler connects, accepts, checks, and opens the pods' sockets. One unprivileged process per migration (``program``) copies the data.
 """

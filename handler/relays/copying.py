@@ -31,7 +31,7 @@ async def accepted(listener: socket.socket) -> AsyncIterator[socket.socket]:
 
 
 class Closable(Protocol):
-    """A connection."""
+    """A connection that :func:`drained` can close."""
 
     def close(self) -> None:
         """Begin to end the connection."""

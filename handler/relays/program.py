@@ -65,7 +65,7 @@ class Ended(Exception):
 
 
 class _Aborted(Ended):
-    """It ended without delivering the rest."""
+    """The connection ended without delivering the rest."""
 
 
 class Channel:

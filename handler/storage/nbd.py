@@ -34,7 +34,7 @@ class NoExport(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Export:
-    """An export of a server."""
+    """An export of an NBD server."""
 
     size: int
     read_only: bool

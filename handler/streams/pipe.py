@@ -51,7 +51,7 @@ class Guard(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Close:
-    """Code and reason to close the websocket with (RFC 6455, 7.4); None if the peer closed it."""
+    """Code and reason with which to close a websocket (RFC 6455, 7.4)."""
 
     code: int
     reason: str
@@ -66,7 +66,10 @@ class _Ended(Exception):
 async def run(
     socket: web.WebSocketResponse, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, guard: Guard | None = None
 ) -> Close | None:
-    """Copy until either side ends; return how to close the websocket, None if the client did. ``guard`` checks its protocol."""
+    """Copy between websocket and guest until either ends; return how to close the websocket, None if the client did.
+
+    ``guard`` checks the client's protocol.
+    """
     return await _until_ended(_to_socket(socket, reader, writer, guard), _to_guest(socket, writer, guard))
 
 

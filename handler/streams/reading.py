@@ -23,7 +23,7 @@ Check = Callable[[str], Object]
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """Reads of guests, and their checks."""
+    """Functions that read texts of guests, and check them."""
 
     ask: Ask
     checks: Mapping[str, Check]

@@ -18,14 +18,14 @@ _SLOTS: Final = tuple(streams.usbredir(slot) for slot in range(layout.REDIRECTED
 
 
 class Slot(NamedTuple):
-    """A slot of one machine."""
+    """A machine's slot for a client's USB device."""
 
     machine_uid: str
     stream: str
 
 
 class Slots:
-    """The open streams to slots."""
+    """The slots that open streams use."""
 
     def __init__(self) -> None:
         self._taken: set[Slot] = set()

@@ -4,7 +4,7 @@ libspice-server 0.15 frees a display's client that leaves or errs before ``DISPL
 passes the client's first messages on whole, and sends ``DISPLAY_INIT`` for a client that left.
 
 https://www.spice-space.org/spice-protocol.html: both sides send a link message, the client sends a ticket, QEMU answers with four bytes.
-Messages follow. Numbers are little-endian.
+Messages follow.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Checks clients' usbredir packets before QEMU reads them.
 
-QEMU 7.2 and 10.0 abort on a packet that their parser refuses, and on one that they have no function for (filter_filter, which no client
-sends). So this module checks each packet's header by the rules of that parser (libusbredirparser 0.15), and limits its data, where QEMU
+QEMU 7.2 and 10.0 abort on a packet that their parser refuses, and on one that they have no function for (filter_filter).
+So this module checks each packet's header by the rules of that parser (libusbredirparser 0.15), and limits its data, where QEMU
 accepts 128 MiB.
 
 https://gitlab.freedesktop.org/spice/usbredir/-/blob/main/docs/usb-redirection-protocol.md: a packet is a header (type, length of the rest,

@@ -34,7 +34,7 @@ _NO_ADDRESS: Final = bytes(4)
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A client's message."""
+    """A client's DHCP message."""
 
     kind: int
     """DISCOVER, REQUEST, …"""

@@ -1,7 +1,7 @@
 """Files of a cloud-init disk, and the public keys in them.
 
-The formats are those of cloud-init's data sources NoCloud and ConfigDrive
-(https://docs.cloud-init.io/en/latest/reference/datasources.html). No message repeats the files' content, which may be secret.
+Formats: NoCloud and ConfigDrive (https://docs.cloud-init.io/en/latest/reference/datasources.html). No message repeats the files' content,
+which may be secret.
 """
 
 from __future__ import annotations

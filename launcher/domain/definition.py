@@ -49,7 +49,7 @@ class Definition:
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """Elements that several families append to."""
+    """XML elements to which several modules append."""
 
     domain: Element
     features: Element

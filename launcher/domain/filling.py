@@ -1,6 +1,6 @@
 """Fills values of the pod into a machine's own XML (``spec.domainXML``).
 
-It replaces bytes only in the places that docs/domain-xml.md names. It parses the XML again and refuses what virt-api refuses.
+It replaces bytes only in the places of docs/domain-xml.md, then parses the XML again and refuses what virt-api refuses.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ SPARE_PORTS: Final = 4
 def append(tree: Tree, definition: Definition) -> None:
     """On q35, append spare root ports and one for each device that needs it. Call it last.
 
-    libvirt adds the port for conventional PCI devices, such as a watchdog.
+    libvirt adds the port for conventional PCI devices.
     """
     if "q35" not in machine.type_of(definition.specification):
         return

@@ -9,7 +9,7 @@ from apiserver.apis.virt.lifecycle.domainstates import DomainState
 
 
 class State(IntEnum):
-    """virDomainState."""
+    """A domain's state, libvirt's virDomainState."""
 
     NOSTATE = 0
     RUNNING = 1

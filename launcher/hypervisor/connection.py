@@ -170,7 +170,7 @@ class LibvirtHypervisor:
         await self._ready.wait()
 
     async def learn(self, capabilities: str) -> None:
-        """Have libvirtd take the emulator's capabilities from the node's cache, if that is up to date."""
+        """Give libvirtd the node's cache of the emulator's capabilities, if up to date."""
         if (emulator := self._emulator) is None:
             return
 
@@ -290,21 +290,21 @@ class LibvirtHypervisor:
         await self._call(f"reset domain {name}", reset)
 
     async def press_power_button(self, name: str, *, agent: bool = False) -> None:
-        """Request that the guest powers off."""
+        """Request that the guest powers off, by ACPI or (``agent``) its guest agent."""
         flag = libvirt.VIR_DOMAIN_SHUTDOWN_GUEST_AGENT if agent else libvirt.VIR_DOMAIN_SHUTDOWN_ACPI_POWER_BTN
         if self._test_driver:
             flag = 0
         await self._call(f"shut down domain {name}", lambda connection: connection.lookupByName(name).shutdownFlags(flag))
 
     async def reboot(self, name: str, *, agent: bool = False) -> None:
-        """Request that the guest reboots."""
+        """Request that the guest reboots, by ACPI or (``agent``) its guest agent."""
         flag = libvirt.VIR_DOMAIN_REBOOT_GUEST_AGENT if agent else libvirt.VIR_DOMAIN_REBOOT_ACPI_POWER_BTN
         if self._test_driver:
             flag = 0
         await self._call(f"reboot domain {name}", lambda connection: connection.lookupByName(name).reboot(flag))
 
     async def screenshot(self, name: str, limit: int) -> bytes:
-        """Return the first screen as PNG, or raise OperationInvalid."""
+        """Return the first screen as PNG of at most ``limit`` bytes, or raise OperationInvalid."""
 
         def take(connection: libvirt.virConnect) -> bytes:
             domain, stream = connection.lookupByName(name), connection.newStream()
@@ -360,7 +360,7 @@ class LibvirtHypervisor:
         await self._with_guest(f"request memory for domain {name}", name, request)
 
     async def resize_disk(self, name: str, target: str, size: int) -> None:
-        """Report to the guest that its disk has grown."""
+        """Report to the guest that its disk has grown to ``size`` bytes."""
 
         def resize(domain: libvirt.virDomain) -> None:
             if domain.blockInfo(target)[0] < size:

@@ -51,7 +51,7 @@ class Daemon:
     def environment(self) -> dict[str, str]:
         """Return libvirtd's environment variables, which keep all its files below the two directories.
 
-        They also turn off glibc's heaps and caches per thread, which cost megabytes for libvirtd's dozen threads.
+        They also turn off glibc's heaps and caches per thread, to save memory.
         """
         return {
             "PATH": "/usr/sbin:/usr/bin:/sbin:/bin",

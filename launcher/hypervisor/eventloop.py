@@ -1,7 +1,6 @@
 """The thread in which libvirt's events arrive.
 
-libvirt has one event loop per process, registered before the first connection. Its own thread answers keep-alive messages while the asyncio
-loop is busy.
+libvirt has one event loop per process. Its own thread answers keep-alive messages while the asyncio loop is busy.
 """
 
 from __future__ import annotations

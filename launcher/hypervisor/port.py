@@ -5,8 +5,7 @@
    cancellation it is unknown whether it was done: observe.
 3. ``observe`` returns the current state, never an older one than before.
 4. After each change of any domain, and after a reconnection, each callback of ``subscribe`` is called at least once, in the event loop.
-5. ``create`` makes a persistent domain and starts it paused, before its first instruction. If it raises ``HypervisorError`` other than
-   those of rule 2, no domain is left. If the domain exists, it raises ``DomainExists``.
+5. ``create`` makes a persistent domain, paused before its first instruction.
 6. ``suspend``, ``resume``, ``limit_disk``, ``set_link``, ``add_vcpus``, ``request_memory`` and ``destroy`` are idempotent; ``destroy`` of
    an absent domain does nothing. ``resume`` ends any pause, even the guest's own suspension to memory; a pause's cause may recur.
 7. ``migrate`` returns when the domain is complete and paused on the target, even if it ran before, and should be gone here. If it raises,

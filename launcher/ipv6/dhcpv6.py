@@ -33,7 +33,7 @@ Options = Sequence[tuple[int, bytes]]
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A client's message."""
+    """A client's DHCPv6 message."""
 
     kind: int
     transaction: bytes

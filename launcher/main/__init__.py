@@ -1,7 +1,7 @@
 """virt-launcher's process: pid 1 of the pod of one virtual machine.
 
-``process`` starts the concurrent parts, and ends them in order. The guest keeps running when another process ends (virt-handler, libvirtd,
-a viewer). Packages, from the bottom up:
+``process`` starts the concurrent parts, and ends them in order. The guest keeps running when virt-handler, libvirtd or a viewer ends.
+Packages, from the bottom up:
 
     decisions   functions of frozen data, without I/O: what a request asks for, the next step, how a run ended
     programs    child processes (libvirtd, passt, virtiofsd), and what their container offers them

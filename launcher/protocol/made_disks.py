@@ -35,7 +35,7 @@ class MadeDisk:
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """The disks that follow."""
+    """Announces the made disks that follow."""
 
     disks: tuple[MadeDisk, ...]
 
@@ -46,7 +46,7 @@ def offer_of(names: Sequence[str], contents: Sequence[bytes]) -> Offer:
 
 
 def encode(offer: Offer) -> bytes:
-    """Return an offer's line."""
+    """Return an offer as a line of JSON."""
     return json.dumps(asdict(offer), separators=(",", ":")).encode() + b"\n"
 
 

@@ -698,7 +698,7 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """The request was not carried out."""
+    """The request was refused, or failed."""
 
     id: int
     reason: RefusalReason

@@ -23,7 +23,7 @@ MAX_RETRY_SECONDS: Final = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A step about one device; an edit of the device makes another one."""
+    """A step that attaches or detaches one device; an edit of the device makes another step."""
 
     device: Object
     path_of: ClassVar[staticmethod[[str], str]]
@@ -47,7 +47,7 @@ S = TypeVar("S", bound=Step)
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """The last attempt of a step."""
+    """The last attempt of a step that failed or must wait."""
 
     step: Step
     message: str

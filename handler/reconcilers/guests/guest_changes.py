@@ -30,7 +30,7 @@ CHANGE_FAILED: Final = "HardwareChangeFailed"
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """The last attempt of a change."""
+    """The last failed attempt of a change."""
 
     value: str
     message: str

@@ -72,7 +72,7 @@ _PAUSED_AT_START: Final = frozenset({"starting up", "migrating"})
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """End of an attempt."""
+    """How an attempt to run a guest ended."""
 
     result: str
     """One of ``power.RESULTS``."""

@@ -1,7 +1,6 @@
 """The target side of live migrations to this node.
 
-It executes the actions of ``side_plan``, which are idempotent: the launcher prepares a domain once, an open listener stays open, and writes
-carry their resourceVersion.
+It executes the actions of ``side_plan``, which are idempotent.
 """
 
 from __future__ import annotations

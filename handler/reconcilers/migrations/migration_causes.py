@@ -1,7 +1,6 @@
 """User-readable causes of migrations that ended without moving the guest. Pure.
 
-libvirt only reports the state of its sockets ("client socket is closed", "operation aborted"). Its text is in virt-launcher's log, and also
-follows a guessed cause.
+libvirt only reports the state of its sockets. Its text is in virt-launcher's log, and follows a guessed cause.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ class Api(guest_ports.Api, Protocol):
     """The API client's calls for a migration."""
 
     async def get(self, resource: Resource, name: str, namespace: str | None = None) -> Object:
-        """Return one object."""
+        """Return one object. Raises StatusError."""
 
 
 class Outgoing(Protocol):

@@ -32,7 +32,7 @@ MAX_NUMBER: Final = (1 << 63) - 1
 
 @dataclass(frozen=True, slots=True)
 class Course:
-    """State between two reports; restarting without it costs an additional write."""
+    """What is known of a migration between two reports; restarting without it costs an additional write."""
 
     tried: float | None = None
     """Start of the last write, in monotonic seconds."""
@@ -46,7 +46,7 @@ class Course:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """The step after a new report."""
+    """What to do after a migration's new report."""
 
     course: Course
     status: Object | None = None

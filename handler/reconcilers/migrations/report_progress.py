@@ -28,7 +28,7 @@ LEFT: Final = (errors.Conflict, errors.NotFound, errors.Forbidden, errors.Invali
 
 
 class ReportProgress:
-    """The reconciler of outgoing migrations' progress. The source's loop reports invalid ones."""
+    """The reconciler of outgoing migrations' progress. The source's loop reports invalid Migrations."""
 
     def __init__(self, ports: Ports) -> None:
         self._ports = ports

@@ -53,7 +53,7 @@ CONFIRM_SECONDS: Final = 120.0
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """Input of one side's decision."""
+    """The input of :func:`plan_source` or :func:`plan_target`."""
 
     migration: Mapping[str, Any]
     launcher: messages.Status | None

@@ -36,7 +36,7 @@ logger = logging.getLogger(__name__)
 
 
 class Agent:
-    """Sends questions to a domain's agent while it is connected."""
+    """Sends questions to a domain's guest agent while it is connected."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""The guest's packages, listed by its own package manager, because the guest agent has no list.
+"""The guest's packages, listed by its own package manager.
 
 The two fixed commands only read, and run at most every ten minutes per connection of the agent.
 """

@@ -1,6 +1,6 @@
 """Decides which disks are full, and when to try to resume a guest that they paused.
 
-Full storage behind a block device, a quota or an NFS server is not visible, so only tries show it, less and less often. virt-handler
+Full storage behind a block device, a quota or an NFS server is not visible, so only tries show it, ever less often. virt-handler
 resumes the guest, unless a user paused the machine.
 """
 
@@ -63,7 +63,7 @@ def next_tries(tries: Tries, now: float, *, full: bool, tried: bool, times: Time
 
 
 def is_worth_a_try(tries: Tries, now: float, names: frozenset[str], free_bytes: FreeBytes) -> bool:
-    """Return whether a resume may help: the last one's pause is over, and no disk of ``names`` is known full."""
+    """Return whether a resume may help: the pause after the last try is over, and no disk of ``names`` is known full."""
     return now >= tries.next and all(free_bytes.get(each, ENOUGH_BYTES) >= ENOUGH_BYTES for each in names)
 
 

@@ -36,7 +36,7 @@ def _reads(descriptor: int, page: mmap.mmap, length: int) -> bool:
 def alignment(file: Path, reads: Callable[[int, mmap.mmap, int], bool] = _reads) -> int:
     """Return the unit in bytes in which O_DIRECT reads a file, found as QEMU does; 1 without O_DIRECT.
 
-    A hole can be read in any unit. Then QEMU uses the largest one.
+    For a hole, which any unit reads, QEMU uses the largest.
     """
     try:
         descriptor = os.open(file, os.O_RDONLY | os.O_DIRECT | _FLAGS)

@@ -60,7 +60,7 @@ def names(specification: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def read(name: str) -> bytes:
-    """Return a made disk's image. Raises OSError."""
+    """Return the image of a disk that was made in this pod. Raises OSError."""
     return _path(name).read_bytes()
 
 

@@ -1,6 +1,6 @@
 """Content of Secrets and ConfigMaps that the kubelet mounted.
 
-The kubelet switches the link ``..data`` to a directory with one version of all files. Following the link once gives a consistent version.
+The kubelet switches the link ``..data`` to a directory with one version of all files; following it once is consistent.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ ABANDON_SECONDS: Final = 1.0
 
 
 class Making:
-    """Limits a domain's making; there is only one at a time."""
+    """Lets a domain's making be abandoned; there is only one at a time."""
 
     def __init__(self, hypervisor: Hypervisor, record: Record, preparation: Preparation) -> None:
         self._hypervisor = hypervisor

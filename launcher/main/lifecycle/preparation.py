@@ -107,7 +107,7 @@ class Preparation:
         return xml
 
     async def undo(self, name: str) -> None:
-        """Destroy the domain of this name, if the failed call created one; give up after ``READY_SECONDS``."""
+        """Destroy the domain of this name, if a failed start created one; give up after ``READY_SECONDS``."""
         try:
             async with asyncio.timeout(READY_SECONDS):
                 while True:

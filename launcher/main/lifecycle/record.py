@@ -18,7 +18,7 @@ P = ParamSpec("P")
 
 
 class Record:
-    """Holds the state, and notifies others of changes."""
+    """Holds the state of the pod's domain, and reports changes."""
 
     def __init__(self, *, qemu_log: Callable[[str], Path], status_changed: Callable[[], None], gets_devices: bool = True) -> None:
         self.known = Known(gets_devices=gets_devices)

@@ -11,7 +11,7 @@ from launcher.main.lifecycle.watching import Watch
 
 
 class Suspension:
-    """Changes whether the guest's processors run, and where they begin."""
+    """Suspends, resumes and resets the guest."""
 
     def __init__(self, hypervisor: Hypervisor, watch: Watch, times: Times = TIMES) -> None:
         self._hypervisor = hypervisor
@@ -37,7 +37,7 @@ class Suspension:
         await self._watch.look()
 
     async def resume(self) -> None:
-        """Resume the guest's processors. Raises RequestRefused, also if the cause of their pause recurs at the guest's next access."""
+        """Resume the guest's processors. Raises RequestRefused, also if they are soon paused again for the same reason."""
         before = self._record.known.domain
         async with self._record.operation:
             requests.require_guest_that_stays(self._record.known, "resume")

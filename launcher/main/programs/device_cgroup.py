@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def is_version_1(own: Path = Path("/proc/self/cgroup")) -> bool:
-    """Return whether virt-handler can let this container open further devices: version 1 decides about them."""
+    """Return whether virt-handler can let this container open further devices: version 1 of the device cgroup is in use."""
     try:
         lines = own.read_text().splitlines()
     except OSError:

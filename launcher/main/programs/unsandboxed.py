@@ -1,8 +1,7 @@
 """Runs a program without its own sandbox: the system calls for it do nothing and report success (docs/decisions/networks.md).
 
 If several filters reject a call, the newest decides the result (seccomp(2)), so the pod's profile still applies to all other calls.
-virt-launcher runs this file by path, without our other modules. The program always ends with virt-launcher (prctl(2), PR_SET_PDEATHSIG),
-even if that is not the first process of its namespace.
+The program always ends with virt-launcher (prctl(2), PR_SET_PDEATHSIG), even if that is not the first process of its namespace.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ CONNECT_SECONDS: Final = 0.05
 
 
 class Replay:
-    """The newest output, limited in size."""
+    """The guest's newest output, limited in size."""
 
     def __init__(self, limit: int = CONSOLE_HISTORY_BYTES) -> None:
         self._limit = limit
