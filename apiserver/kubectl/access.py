@@ -111,7 +111,7 @@ async def _kubernetes_asyncio(library: kubeconfig.Reader, named: str, selection:
     base: Any = library.kube_config.KubeConfigLoader
 
     class Loader(base):  # type: ignore[misc]  # the library ships no types
-        """The library's loader, with ``--cluster`` and ``--user``, which override the context or, together, replace it."""
+        """kubernetes_asyncio's loader, with ``--cluster`` and ``--user``, which override the context or, together, replace it."""
 
         def set_active_context(self, context_name: str | None = None) -> None:
             if not (selection.cluster and selection.user):

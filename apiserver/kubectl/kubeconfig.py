@@ -16,7 +16,7 @@ _LIBRARY: Final = "kubernetes_asyncio"
 
 
 class Reader(NamedTuple):
-    """The library's class and modules for configurations; they have no types."""
+    """kubernetes_asyncio's class and modules for configurations; they have no types."""
 
     Configuration: Any
     incluster_config: Any

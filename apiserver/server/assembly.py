@@ -103,8 +103,7 @@ def assemble(
 ) -> Assembly:
     """Build a server. ``probes``: storage checks for /healthz and for /readyz.
 
-    Raises ValueError for a verb that creates objects of an unserved resource: clients decode the answer in the verb's
-    version.
+    Raises ValueError for a verb that creates objects of an unserved resource.
     """
     _check_creations(strategies)
     storage = MeasuredStorage(storage, metrics.storage)

@@ -45,7 +45,7 @@ class Left:
         return bool(self.sets or self.migrations or self.machines or self.pods)
 
     def to_delete(self) -> tuple[tuple[Resource, Object], ...]:
-        """Return (resource, object) pairs to delete now: replica sets while any exist, then Migrations, then machines."""
+        """Return (resource, object) pairs to delete, unless in deletion: replica sets while any exist, then Migrations, then machines."""
         in_order = ((REPLICA_SETS, self.sets), (MIGRATIONS, self.migrations), (VIRTUAL_MACHINES, self.machines))
         resource, objects = next((pair for pair in in_order if pair[1]), (VIRTUAL_MACHINES, ()))
         return tuple((resource, each) for each in objects if not is_deleting(each))

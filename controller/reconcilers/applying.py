@@ -262,7 +262,7 @@ class Applier:
             return obj
 
     async def _add_owner(self, obj: Object, reference: Object) -> Object:
-        """Make ``reference`` the first owner; return the object, unchanged if refused, as an older chart's policy does."""
+        """Make ``reference`` the first owner; return the object, unchanged if refused."""
         given: list[Object] = dig(obj, "metadata", "ownerReferences") or []
         ours = next((each for each in given if all(dig(each, key) == value for key, value in reference.items())), reference)
         owners = [ours, *(each for each in given if each != ours)]

@@ -79,7 +79,7 @@ class HealthCheck:
         self._well = False
 
     async def __call__(self) -> bool:
-        """Return whether storage answered in time; concurrent callers share a read."""
+        """Return whether storage answered in time."""
         loop = asyncio.get_running_loop()
         came = loop.time()
         async with self._turn:

@@ -14,7 +14,7 @@ _KERNEL_BOOT: Final = "kernel-boot"
 
 
 def requirements(domain: Object, claims: Claims) -> Requirements:
-    """Return the memory of UEFI, the claim with its and the TPM's state, and the kernel's image."""
+    """Return the memory of UEFI, the claim with UEFI's and the TPM's state, and the kernel's image."""
     del claims
     return _efi(domain) + _state(domain) + _kernel(domain)
 

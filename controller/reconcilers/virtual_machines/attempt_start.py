@@ -92,10 +92,7 @@ def _conditions(seen: Observed, pod: Object) -> list[Object]:
 
 
 def _restarted(seen: Observed, found: list[Object]) -> list[Object]:
-    """Return conditions ``found`` with NodeLost=False if a loss preceded this start, else without NodeLost.
-
-    The condition's time spaces further restarts after losses.
-    """
+    """Return conditions ``found`` with NodeLost=False if a loss preceded this start, else without NodeLost."""
     if not node_loss.is_lost(seen.vm):
         return without_condition(found, conditions.NODE_LOST)
     message = "a new attempt began after the loss of a node"

@@ -17,7 +17,7 @@ from controller.reconcilers.virtual_machines.observed import Observed
 
 
 def warnings(seen: Observed) -> tuple[Emit, ...]:
-    """Return one warning that names the disks larger than their claims, or nothing. Only for a starting machine, which is not checked."""
+    """Return one warning that names the disks larger than their claims, or nothing. The machine must be starting, which is not checked."""
     return _warning(disk_claims.too_small(seen.vm, seen.claims))
 
 
