@@ -75,7 +75,7 @@ class Store:
             self._prepared[key_of(obj)] = obj, self._found(obj)
 
     def replace(self, objects: Iterable[Object], resource_version: str) -> Iterator[None]:
-        """Replace all objects by a consistent list, in steps; missing ones are deleted.
+        """Replace all objects by a consistent list; missing ones are deleted. Each ``next`` does one step.
 
         Between two steps, results of our own writes may be applied, and readers see old and new objects. Older revisions are believed: etcd
         may have been restored.

@@ -122,7 +122,7 @@ class Evictions:
             return Decision(allowed=False, message=evictions.not_known(name))
 
     def _still_waits(self, pod: NamespacedName) -> Decision | None:
-        """Return a refusal without reads, if the last look at the pod and the present Migrations still make it wait for one of these."""
+        """Return a refusal without reads if, by the pod's stored Look, it still waits for a Migration; else None."""
         if (look := self._kept.get(pod)) is None:
             return None
         seen = self._observed(look)

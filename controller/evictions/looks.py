@@ -22,7 +22,7 @@ _V = TypeVar("_V")
 
 
 class Look(NamedTuple):
-    """The objects that an eviction depends on."""
+    """The objects that a pod's eviction depends on, as read."""
 
     pod: Object | None
     vm: Object | None = None
@@ -58,7 +58,7 @@ class Shared(Generic[_K, _V]):
 
 
 class Kept:
-    """The looks of evictions that wait, for some seconds."""
+    """Stores the Looks of pods with waiting evictions, for ``SECONDS``."""
 
     def __init__(self, elapsed: Callable[[], float], limit: int = MAX_KEPT) -> None:
         """``elapsed``: monotonic seconds."""
@@ -68,14 +68,14 @@ class Kept:
         """With the time of the read; oldest first."""
 
     def keep(self, pod: NamespacedName, look: Look) -> None:
-        """Keep a new look."""
+        """Store a pod's new Look."""
         self._looks.pop(pod, None)
         self._looks[pod] = (self._elapsed(), Look(_slim(look.pod), _slim(look.vm), look.claims, look.node))
         while len(self._looks) > self._limit:
             self._looks.popitem(last=False)
 
     def get(self, pod: NamespacedName) -> Look | None:
-        """Return a pod's look, if it is not too old."""
+        """Return a pod's Look; None without one, or if it is too old."""
         now = self._elapsed()
         while self._looks and now - next(iter(self._looks.values()))[0] >= SECONDS:
             self._looks.popitem(last=False)

@@ -186,7 +186,7 @@ def _conditions(vm: Object) -> list[Object]:
 
 
 class _Latest:
-    """The answer about the object that was asked for last: several indexes ask for each in turn."""
+    """Remembers the result of ``check`` for the last object: several indexes ask for each in turn."""
 
     def __init__(self, check: Callable[[Object], bool]) -> None:
         self._check = check
