@@ -36,7 +36,7 @@ REGISTER_SECONDS: Final = 10.0
 
 
 class Offered(Protocol):
-    """Devices that belong to a resource."""
+    """Devices that :class:`Plugin` offers as one extended resource."""
 
     @property
     def resource(self) -> str:

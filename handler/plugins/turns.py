@@ -22,7 +22,7 @@ class NoTurn(TimeoutError):
 
 
 class Turns:
-    """Several turns; the next one goes to the namespace that has waited longest since its last.
+    """Several turns for calls; the next one goes to the namespace that has waited longest since its last.
 
     After a timeout, a namespace has at most one turn until a call is answered.
     """

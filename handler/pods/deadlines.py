@@ -39,7 +39,7 @@ class Deadlines:
         """The same, also of pods without a connection now."""
 
     async def run(self) -> None:
-        """Pass the file to each new virt-launcher, and to all once there is a guardian, until cancelled."""
+        """Pass the guardian's file to each new virt-launcher, and to all once there is a guardian, until cancelled."""
         while True:
             await self.look()
             await asyncio.sleep(LOOK_SECONDS)

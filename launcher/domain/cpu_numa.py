@@ -12,7 +12,7 @@ from launcher.domain.values import InvalidSpecification
 
 
 def append(parent: Element, definition: Definition) -> None:
-    """Append the NUMA nodes, if any, to ``<cpu>``. InvalidSpecification unless they have each processor once, and all of the memory."""
+    """Append the NUMA nodes, if any, to ``<cpu>``. Raises InvalidSpecification unless they have each processor once, and all memory."""
     if not (cells := _cells(definition)):
         return
     numa = SubElement(parent, "numa")

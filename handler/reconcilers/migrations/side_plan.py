@@ -174,7 +174,7 @@ class WriteFigures:
 
 @dataclass(frozen=True, slots=True)
 class CloseRelays:
-    """End this side's relays and accept no more. The link stays, and with it the pod of a guest that has left."""
+    """End this side's relays and accept no more. The link to the launcher stays, and so a departed guest's pod."""
 
 
 @dataclass(frozen=True, slots=True)

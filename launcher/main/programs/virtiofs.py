@@ -56,8 +56,8 @@ class Filesystems:
     ) -> None:
         """Store the settings.
 
-        ``look`` refreshes the domain's state. ``lost`` gets the name of a file system, ``settle_seconds`` after its process
-        ended unasked.
+        ``look`` refreshes the domain's state. ``lost`` gets a file system's name, ``settle_seconds`` after its process ended
+        unasked.
         """
         self._program = program
         self._ready_seconds = ready_seconds
