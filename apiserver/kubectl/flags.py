@@ -581,7 +581,7 @@ def _lines(text: str) -> int | None:
     if text == "-1":
         return None
     if not (text.isascii() and text.isdigit()):
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of lines")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of lines")
     return int(text)
 
 
