@@ -45,7 +45,7 @@ def message(kind: int, data: bytes = b"", capabilities: int = SHORT) -> bytes:
 
 
 class Channel:
-    """A connection linked to a channel. The socket needs no ticket, so it is empty."""
+    """A connection linked to a SPICE channel, with an empty ticket, because the socket needs none."""
 
     def __init__(self, connection: socket.socket, kind: int, session: int = 0) -> None:
         self._socket = connection

@@ -35,7 +35,7 @@ class Driver(LibvirtHypervisor):
     """A node of libvirt's test driver, which takes only domains of its own type."""
 
     async def create(self, name: str, xml: str, *, validate: bool = False) -> None:
-        """See ``port``."""
+        """Define the domain with type ``test``."""
         root = ET.fromstring(xml)
         root.set("type", "test")
         await super().create(name, ET.tostring(root, encoding="unicode"), validate=validate)

@@ -53,7 +53,7 @@ class NoRedirects(urllib.request.HTTPRedirectHandler):
 
 
 class Cluster:
-    """kube-apiserver, with the Secret's token."""
+    """A client of kube-apiserver, with the Secret's token."""
 
     def __init__(self, secret: Path) -> None:
         server = secret / "server"
@@ -133,7 +133,7 @@ def _other_disks(cluster: Cluster, namespace: str, name: str) -> set[str]:
 
 
 def fence(cluster: Cluster, node: dict[str, Any], entries: list[dict[str, Any]]) -> None:
-    """Create a NetworkFence for each entry, and wait until csi-addons reports its success. The caller limits the time."""
+    """Create a NetworkFence for each entry, and wait for each success, without a limit. Raises ValueError after a failure."""
     boot = hashlib.sha256(f"{node.get('uid')} {node.get('bootID')}".encode()).hexdigest()[:12]
     waiting = [f"kubevirt-{node['name']}-{boot}-{number}" for number in range(len(entries))]
     for name, entry in zip(waiting, entries, strict=True):

@@ -69,7 +69,7 @@ def packages() -> dict[str, list[Path]]:
 
 
 def pieces(module: str) -> Iterator[str]:
-    """Yield a module's comments and string statements, in a quarter of tokenize's time."""
+    """Yield a module's comments and string statements."""
     depth = start = 0
     for each in TOKENS.finditer(module):
         match each.lastgroup:

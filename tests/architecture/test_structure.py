@@ -19,7 +19,7 @@ def modules() -> list[Path]:
 
 
 def parsed(containing: str = "") -> Iterator[tuple[Path, ast.Module]]:
-    """Yield path and syntax tree of our modules with text that matches this regular expression; others are not parsed, to save time."""
+    """Yield path and syntax tree of our modules with text that matches this regular expression."""
     for path in modules():
         if re.search(containing, text := path.read_text(encoding="utf-8")):
             yield path, ast.parse(text)

@@ -274,7 +274,7 @@ Objects: TypeAlias = Mapping[NamespacedName, Object]
 
 
 class Seen(NamedTuple):
-    """A wait's objects, or the last ones and the error."""
+    """The objects that ended a wait, or the last ones and the error."""
 
     objects: Objects
     trouble: str = ""

@@ -84,7 +84,7 @@ def is_promised(leases: Kubectl, node: str, pod: Object) -> None:
 
 
 def serve_from(system: Kubectl, node: str) -> None:
-    """Have all replicas of virt-controller and virt-api on ``node``, while the other nodes are cordoned.
+    """Move all replicas of virt-controller and virt-api to ``node``. The caller has cordoned the other nodes.
 
     A watch through a replica of virt-api that is cut off lasts until TCP gives up, in minutes.
     """

@@ -19,7 +19,7 @@ LOOK_SECONDS = 0.02
 
 
 class Held:
-    """A virt-launcher, stopped as soon as it handles SIGTERM."""
+    """A virt-launcher that gets SIGSTOP as soon as it handles SIGTERM."""
 
     def __init__(self, pod: Object) -> None:
         self._pod = pod

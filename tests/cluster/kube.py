@@ -165,7 +165,7 @@ class Console:
         self.expect(word)
 
     def run(self, command: str, *, timeout: float = 60) -> str:
-        """Return the output of a shell command in the guest, up to a unique end marker, because a new console replays earlier output."""
+        """Run a shell command; return all unread text up to its end: perhaps a console's replay, then its echo and its output."""
         end = secrets.token_hex(4)
         self.type(f"{command}; echo E''ND-{end}\n")
         found = self.expect(rf"END-{end}\r?\n", timeout=timeout)

@@ -25,7 +25,7 @@ LINE = re.compile(
 
 
 class Sample(NamedTuple):
-    """At a time in milliseconds."""
+    """A measured value, at a time in milliseconds."""
 
     time: int
     value: float

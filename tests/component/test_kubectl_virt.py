@@ -170,7 +170,7 @@ async def test_persons_input_during_an_outage_is_discarded_with_notice(
 
 
 class Stuck(console.Session):
-    """Its first connection sends no keys."""
+    """A session; its first connection sends no keys."""
 
     stuck = True
 

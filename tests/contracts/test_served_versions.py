@@ -132,7 +132,7 @@ class Version:
 
 @dataclass(frozen=True)
 class Answer:
-    """Objects of the requested kind are in the stored version."""
+    """An answer; its objects of the requested kind are converted to the stored version."""
 
     code: int
     body: Any
@@ -207,7 +207,7 @@ def kinds(options: Options, client: Client | None, tls: ClientTls, handler: Hand
 
 @pytest_asyncio.fixture(params=VERSIONS, scope="module", loop_scope="module")
 async def served(request: pytest.FixtureRequest, pki: Pki, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Version]:
-    """Serve both versions by one server, because it takes a second to start; yield the Version of the test's parameter."""
+    """Yield the Version of the test's parameter. Its tests share a server, which serves both versions and starts in a second."""
     directory, known, storage = tmp_path_factory.mktemp("versions"), list[Kinds](), MemoryStorage()
     authority = Authority(directory / "certs")
     tls = ClientTls(authority.virt_api())

@@ -42,7 +42,7 @@ def _from_api() -> str:
 
 
 def _established() -> str:
-    """Connections that begin after the cut get a mark and pass."""
+    """Return nftables rules that drop the connections made before the cut; later ones get a mark and pass."""
     marks = (
         f"chain {name} {{\ntype filter hook {name} priority -140\nct state new ct mark set 7\n}}\n" for name in ("prerouting", "output")
     )

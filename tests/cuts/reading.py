@@ -61,7 +61,7 @@ class Reader:
 
 
 class Late(Exception):
-    """The message has the wait's purpose and the last observation."""
+    """A wait took too long; the message has its purpose and the last observation."""
 
 
 def until(look: Callable[[], Any], *, seconds: float, what: str, period: float = PERIOD_SECONDS) -> Any:

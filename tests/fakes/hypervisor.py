@@ -36,7 +36,7 @@ FIRST_CID = 3
 
 
 class FakeHypervisor:
-    """Methods below the port's play the guest and the outside world."""
+    """A Hypervisor in memory. The methods after the port's act as the guest and the outside world."""
 
     def __init__(self, *, connected: bool = True) -> None:
         self.domains: dict[str, Observation] = {}

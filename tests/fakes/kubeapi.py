@@ -40,7 +40,7 @@ def copied(obj: T) -> T:
 
 
 class FakeAPI:
-    """State and faults; serve it with :meth:`serving`."""
+    """A fake kube-apiserver's state and faults; serve it with :meth:`serving`."""
 
     def __init__(self) -> None:
         self.revision = 1

@@ -7,7 +7,7 @@ from storage.port import Page, Unavailable
 
 
 class UnreliableStorage(MemoryStorage):
-    """``is_out`` makes calls raise Unavailable; ``delay`` and a cleared ``answering`` delay calls, a cleared ``connected`` watches."""
+    """With ``is_out``, calls raise Unavailable; ``delay`` and a cleared ``answering`` delay calls, a cleared ``connected`` watches."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -10,7 +10,7 @@ CHUNK = 64 << 10
 
 
 class Proxy:
-    """Leads to ``port``. While ``blocked``, data gets stuck."""
+    """A TCP proxy to ``port``. While ``blocked``, data gets stuck."""
 
     def __init__(self, port: int) -> None:
         self._target = port

@@ -61,7 +61,7 @@ def _bare(source: str) -> str:
 
 
 class _Bare(ast.NodeTransformer):
-    """Removes :data:`NOTHING`. Annotations are not evaluated under ``from __future__ import annotations``."""
+    """Removes :data:`NOTHING` and annotations, which ``from __future__ import annotations`` leaves unevaluated."""
 
     def visit_arguments(self, node: ast.arguments) -> ast.AST:
         node.args = [*node.posonlyargs, *node.args, *node.kwonlyargs]

@@ -74,7 +74,7 @@ class Ending:
 
 
 class Forking:
-    """Forks at the end of pytest's own start."""
+    """A pytest plugin that forks at the end of pytest's own start."""
 
     def __init__(self, module: str, requests: TextIO, answers: TextIO, output: TextIO) -> None:
         self.is_reached = False

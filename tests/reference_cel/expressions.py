@@ -13,7 +13,7 @@ _INTS: Final = ("0", "1", "2", "3", "-1", "7", "100", "9223372036854775807", "-9
 
 
 class Generator:
-    """Expressions from one seed; ``names`` are the loop variables in scope, by type."""
+    """Random expressions from one seed; ``names``: the loop variables in scope, and their types."""
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)

@@ -13,7 +13,7 @@ _NEVER = frozenset({"apiVersion", "kind", "metadata", "managedFields", "uid", "r
 
 
 class Values:
-    """A smaller ``depth`` makes smaller values."""
+    """Random values for schemas. A smaller ``depth`` makes smaller ones."""
 
     def __init__(self, source: random.Random) -> None:
         self.random = source

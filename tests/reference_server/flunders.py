@@ -28,7 +28,7 @@ class FlunderSpecV1beta1(Model):
 
 
 class FlunderStatus(Model):
-    """Has no fields."""
+    """A flunder's status, without fields."""
 
 
 class Flunder(Kind):
@@ -122,7 +122,7 @@ def _contradictions(spec: Object) -> list[FieldError]:
 
 
 class FischerStrategy(Strategy):
-    """Cluster-scoped, without spec and status."""
+    """The kind Fischer: cluster-scoped, without spec and status."""
 
     singular = "fischer"
     model = Fischer

@@ -21,7 +21,7 @@ _GRACE_SECONDS: Final = 15.0
 
 
 class ProgramFailed(Exception):
-    """The message has the end of the program's log."""
+    """A program failed; the message has the end of its log."""
 
 
 @dataclass
@@ -80,7 +80,7 @@ def start(
 
 
 def _prefer(pid: int) -> None:
-    """Give the autogroup of ``pid``'s session our nice value, because Linux weighs sessions by their autogroups' values."""
+    """Give the autogroup of ``pid``'s session our nice value."""
     with contextlib.suppress(OSError):  # no autogroups here, or not allowed
         Path(f"/proc/{pid}/autogroup").write_text(str(os.getpriority(os.PRIO_PROCESS, 0)))
 

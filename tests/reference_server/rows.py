@@ -21,7 +21,7 @@ AGGREGATED: Final = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDisc
 
 @dataclass(frozen=True)
 class Step:
-    """A path without a leading slash is below the flunders of the case's own namespace."""
+    """A request to both servers. A ``path`` without a leading slash is below the flunders of the case's namespace."""
 
     method: str
     path: str = ""

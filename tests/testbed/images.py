@@ -48,7 +48,7 @@ _COMMANDS = (
 
 @dataclasses.dataclass(frozen=True)
 class Image:
-    """Its reference, its sources' digest, and a function that writes its archive."""
+    """An image: reference, sources' digest, and a function that writes its archive."""
 
     reference: str
     digest: str

@@ -57,7 +57,7 @@ def install(target: pathlib.Path, pins: pathlib.Path, *options: str) -> None:
 
 
 def run(*arguments: str, python: pathlib.Path | None = None, program: pathlib.Path | None = None) -> None:
-    """Run ``uv pip install`` from its cache, or else from the index, which takes a hundred requests although the pins name every file."""
+    """Run ``uv pip install`` from its cache, or else from the index."""
     command = [program or uv(), "pip", "install", "--quiet", "--python", python or sys.executable, *arguments]
     environment = _configured()
     cached = subprocess.run([*command, "--offline"], env={**os.environ, **environment}, capture_output=True, check=False)

@@ -1,8 +1,7 @@
 """The part of systemd-logind that a kubelet needs, with shutdowns ordered by a test.
 
 The kubelet delays shutdowns in logind (``Inhibit``) and listens for ``PrepareForShutdown``, but a test bed's node has no systemd. This is
-bus and logind in one, with the kubelet as only client. The wire format is the D-Bus specification's, little-endian; its six types here do
-not pay for a library.
+bus and logind in one, with the kubelet as only client. The wire format is the D-Bus specification's, little-endian.
 """
 
 from __future__ import annotations
@@ -71,7 +70,7 @@ def decode(head: bytes, fields: bytes) -> Message:
 
 
 class Logind:
-    """``inhibited`` is set while the kubelet delays shutdowns, ``released`` afterwards."""
+    """A fake logind. ``inhibited`` is set while the kubelet delays shutdowns, ``released`` afterwards."""
 
     def __init__(self) -> None:
         self.inhibited = threading.Event()

@@ -19,8 +19,7 @@ def _mount(*arguments: str) -> None:
 def prepare(directory: pathlib.Path) -> None:
     """Give the node a /proc that shows its processes only, and its own /run, /var/lib and /var/log.
 
-    The kubelet's device-plugin directory is hard-coded, two nodes' CNI, container and plugin state must not meet, and a DaemonSet must find
-    what it left on its node's disk.
+    The kubelet's device-plugin directory is hard-coded, two nodes' CNI, container and plugin state must not meet.
     """
     _mount("-t", "proc", "proc", "/proc")
     _mount("-t", "tmpfs", "-o", "mode=755", "tmpfs", "/run")

@@ -25,7 +25,7 @@ _courses: list[estimate.Course] = []
 
 
 class StepFailed(Exception):
-    """The message names the step, the reason and the log."""
+    """A step failed; the message names the step, the reason and the log."""
 
 
 def say(text: str) -> None:

@@ -1,6 +1,6 @@
 """The last layer of our images: the source and its bytecode.
 
-All else is in the image below, which changes rarely. A changed line then makes an archive of 1 to 2 MB, and nodes import no more than that.
+The image below has all else. So a changed line makes an archive of only 1 to 2 MB.
 
 The Python of the images' base compiles the bytecode, without a container, so it is the same as the image's own.
 """

@@ -31,7 +31,7 @@ TRY_AGAIN, NOT_POSSIBLE, INPUT_OUTPUT = 11, 7, 5
 
 
 class PluginError(Exception):
-    """An answer with an error."""
+    """An error, with the answer's ``code``."""
 
     def __init__(self, code: int, message: str) -> None:
         super().__init__(message)

@@ -103,7 +103,7 @@ def add(request: dict[str, Any], pod: str, node: str) -> dict[str, Any]:
 
 
 def make_bridge(netns: str, name: str) -> None:
-    """Create a bridge, unless it exists, and set it up; the kernel has no address there."""
+    """Create a bridge without IPv6 addresses, unless it exists, and set it up."""
     if name not in links(netns):
         run(netns, "ip", "link", "add", name, "type", "bridge", "stp_state", "0", "forward_delay", "0")
     run(netns, "sh", "-c", f"[ ! -d /proc/sys/net/ipv6 ] || echo 1 >/proc/sys/net/ipv6/conf/{name}/disable_ipv6")

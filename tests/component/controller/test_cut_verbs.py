@@ -80,7 +80,7 @@ class CutAPI(FakeAPI):
 
 
 class Rest:
-    """The kubelet, virt-handler and virt-launcher."""
+    """Acts as the kubelet, virt-handler and virt-launcher."""
 
     def __init__(self, cluster: Cluster, api: CutAPI) -> None:
         self.cluster, self.api = cluster, api

@@ -20,7 +20,7 @@ OTHER = {"key": "other", "effect": "NoExecute"}
 
 
 class Marked(Cluster):
-    """node2, where starts failed."""
+    """A cluster with node2, where starts failed."""
 
     def taints(self) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = (self.api.get(NODES, "", "node2").get("spec") or {}).get("taints") or []

@@ -87,7 +87,7 @@ def owned(found: Object, machines: list[Object]) -> list[Object]:
 
 
 class LabelledFirst(AggregatingAPI):
-    """A user labels the first machine just before a set deletes it."""
+    """An API where a user labels the first machine just before a set deletes it."""
 
     labelled = ""
 
@@ -352,7 +352,7 @@ async def test_a_set_that_is_gone_adopts_no_machine(tmp_path: Path) -> None:
 
 
 class Before(FakeAPI):
-    """An API with the previous release's virt-api."""
+    """Answers like the previous release's virt-api."""
 
     async def _serve(self, request: web.Request) -> web.StreamResponse:
         if request.path == REPLICA_SETS.path():

@@ -21,7 +21,7 @@ HOLDS = 1
 
 
 class Node(Cluster):
-    """node1's kubelet and virt-handler; the latter reverts Unknown at once."""
+    """Acts as node1's kubelet and as virt-handler, which reverts Unknown at once."""
 
     def __init__(self, api: FakeAPI) -> None:
         super().__init__(api)

@@ -20,7 +20,7 @@ TUN = Device("devices.kubevirt.io/tun", "/dev/net/tun", 10, 200)
 
 
 class Kubelet:
-    """Registers plugins, connects to them, and forgets all on a restart."""
+    """A fake kubelet: registers plugins, connects to them, and forgets all on a restart."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -64,7 +64,7 @@ def watch(channel: grpc.aio.Channel) -> Any:
 
 @asynccontextmanager
 async def offering(offer: Plugin, tmp_path: Path) -> AsyncIterator[None]:
-    """Run a device plugin during the block, then wait until gRPC has closed its connections, which needs this event loop."""
+    """Run a device plugin during the block, then wait until gRPC has closed its connections."""
     async with asyncio.TaskGroup() as tasks:
         task = tasks.create_task(offer.run())
         yield

@@ -47,7 +47,7 @@ class Guest:
 
 
 class NodeSocket(socket.socket):
-    """Leads pods' addresses to this machine."""
+    """A socket that connects to this machine instead of pods' addresses."""
 
     def connect(self, address: tuple[str, int]) -> None:  # type: ignore[override]  # typeshed: of any family
         if address[0] == UNREACHABLE:

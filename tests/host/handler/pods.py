@@ -37,7 +37,7 @@ def run(*command: str) -> str:
 
 @dataclass(frozen=True)
 class Pod:
-    """eth0 (10.99.0.2, fd99::2), with its other end (10.99.0.1, fd99::1) in the caller's namespace."""
+    """A pod's network: eth0 (10.99.0.2, fd99::2), with its other end (10.99.0.1, fd99::1) in the namespace ``caller``."""
 
     name: str
     caller: str

@@ -15,7 +15,7 @@ _SECONDS = 120.0
 
 
 class Ceph:
-    """With the pool ``rbd``, on loopback."""
+    """A Ceph cluster on loopback, with the pool ``rbd``."""
 
     def __init__(self, directory: Path) -> None:
         self.port, self._directory = free_port(), directory

@@ -28,7 +28,7 @@ class _Leaping(selectors.DefaultSelector):
 
 
 class VirtualTimeLoop(asyncio.SelectorEventLoop):
-    """For timers and memory only: no sockets, no threads."""
+    """An event loop with virtual time, for timers and memory only: no sockets, no threads."""
 
     def __init__(self) -> None:
         self._leaping = _Leaping()
@@ -44,7 +44,7 @@ def run(work: Coroutine[Any, Any, T]) -> T:
 
 
 def in_virtual_time(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
-    """Return the async test as an ordinary one on a virtual clock, so that a stalled machine cannot change the order of events."""
+    """Return the async test as an ordinary one on a virtual clock."""
 
     @functools.wraps(test)
     def played(*given: P.args, **named: P.kwargs) -> None:

@@ -27,7 +27,7 @@ class Clock:
 
 
 class Leases:
-    """The used part of the client; the first renewal fails."""
+    """The used part of the client; the first renewal raises ``fault``, if given, or hangs for a TimeoutError."""
 
     def __init__(self, fault: Exception | None) -> None:
         self._faults: Iterator[Exception | None] = iter((fault,))
@@ -114,7 +114,7 @@ async def test_lease_of_a_recreated_node_has_the_new_uid() -> None:
 
 
 class Collected(Leases):
-    """A garbage collector with another uid for the Node than the token deletes what the old uid owns."""
+    """Leases with a garbage collector, which deletes what is owned by another uid than ``uid-2``."""
 
     def __init__(self) -> None:
         super().__init__(None)

@@ -39,7 +39,7 @@ def test_the_uid_is_what_the_token_of_this_node_says(review: dict[str, Any], uid
 
 
 class Reviews:
-    """The last answer stays, and None never comes."""
+    """Answers reviews in turn; the last answer stays, and None never comes."""
 
     def __init__(self, *answers: dict[str, Any] | Exception | None) -> None:
         self._answers = list(answers)

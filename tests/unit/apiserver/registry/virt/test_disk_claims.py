@@ -203,7 +203,7 @@ class Noting(MemoryStorage):
 
 
 class OneServer(Virt):
-    """Never restarts and so keeps its cache."""
+    """A virt-api that never restarts and so keeps its cache."""
 
     def __init__(self, storage: MemoryStorage) -> None:
         super().__init__(storage)

@@ -155,7 +155,7 @@ class World:
         self.look()
 
     def _hear(self) -> None:
-        """Set when the kubelet must have ended a deleted pod's containers; None for an unreachable kubelet, which sees no deletion."""
+        """Set ``must_end_at``, by when the kubelet ends a deleted pod's containers; None for an unreachable kubelet."""
         self.must_end_at = None if self.is_unreachable else self.now + self.grace + KUBELET_SECONDS
 
 
