@@ -33,7 +33,7 @@ STAGES = ("api", "controller", "scheduling", "pod_start", "libvirt", "guest")
 
 @dataclass
 class Timeline:
-    """Times of one start, in seconds."""
+    """Monotonic times of one start, in seconds; 0: not yet."""
 
     sent: float
     answered: float = 0.0

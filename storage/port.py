@@ -87,7 +87,7 @@ class Condition:
 
 @dataclass(slots=True, unsafe_hash=True)
 class Put:
-    """Set ``key`` to ``value``."""
+    """A write that sets ``key`` to ``value``."""
 
     key: str
     value: bytes
@@ -95,7 +95,7 @@ class Put:
 
 @dataclass(slots=True, unsafe_hash=True)
 class Delete:
-    """Remove ``key``; removing an absent key changes nothing."""
+    """A write that removes ``key``, if it exists."""
 
     key: str
 

@@ -59,7 +59,7 @@ def flunder(group: str) -> Kind:
 
 
 def machine() -> Kind:
-    """Return our kind VirtualMachine, which the reference server lacks."""
+    """Return the load generator's input for our kind VirtualMachine."""
     group = "kubevirt.io"
     spec = {
         "runStrategy": "Halted",

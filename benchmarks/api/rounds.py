@@ -49,7 +49,7 @@ class Contestant:
         return sum(int(float(line.split()[-1])) for line in page.splitlines() if line.startswith(f"{REVIEWS}{{"))
 
     def has_managed_fields(self) -> bool:
-        """Return whether the server tracks field owners."""
+        """Return whether the server tracks field owners, from object ``o-00000``, which must exist."""
         path = self.kind.collection("bench") + "/o-00000"
         return "managedFields" in self.server.here.call("GET", path, port=self.server.port)[1]["metadata"]
 

@@ -29,7 +29,7 @@ class Guest(FakeLauncher):
             self._left(self, uid)
 
     def exit(self) -> None:
-        """End the process, once."""
+        """End the simulated process; repeated calls do nothing."""
         if not self.over.is_set():
             super().exit()
             self.over.set()

@@ -73,7 +73,7 @@ class Board:
         await self._informer.run()
 
     def phases(self, among: Iterable[NamespacedName] | None = None) -> Counter[str]:
-        """Count phases, by default of all machines."""
+        """Return the number of machines in each phase, by default of all."""
         found = self._informer.list() if among is None else [self._of(each) for each in among]
         return Counter(phase_of(each) for each in found)
 

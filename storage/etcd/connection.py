@@ -31,7 +31,7 @@ _REQUIRE_LEADER: Final = ("hasleader", "true")
 
 @dataclass(frozen=True, slots=True)
 class Tls:
-    """PEM files, reloaded when they change."""
+    """PEM files for connections to etcd, reloaded when they change."""
 
     ca_file: Path
     cert_file: Path
@@ -73,7 +73,7 @@ class Endpoint:
 
     @property
     def is_ready(self) -> bool:
-        """True if there is a connection."""
+        """True if the connection can start new calls."""
         return self.link is not None and self.link.is_usable
 
     async def connect(self) -> None:

@@ -33,7 +33,7 @@ PREFIX_BYTES: Final = 5
 
 
 class RpcError(Exception):
-    """A call failed."""
+    """A gRPC call failed."""
 
     def __init__(self, status: int, message: str, *, processed: bool = True) -> None:
         """``message`` is the server's text, or ours. ``processed`` is False if the server certainly did nothing."""
@@ -82,7 +82,7 @@ class Exchange:
         raise NotImplementedError
 
     def finish(self, trailers: Head | None) -> None:
-        """Take the answer's end; without trailers it failed."""
+        """Take the answer's end; without trailers the call failed."""
         raise NotImplementedError
 
     def fail(self, error: RpcError) -> None:

@@ -109,7 +109,7 @@ def pairs(payload: bytes) -> Iterator[tuple[int, int]]:
 
 
 def unpadded(flags: int, payload: bytes) -> bytes:
-    """Return a payload without its padding. Raises ProtocolError."""
+    """Return a payload without its padding, if ``flags`` announce one. Raises ProtocolError."""
     if not flags & PADDED:
         return payload
     if not payload or payload[0] >= len(payload):

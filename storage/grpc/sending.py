@@ -55,7 +55,7 @@ class Sending:
             self._open(exchange)
 
     def send(self, stream: Stream, message: bytes) -> None:
-        """Send a message on an open stream."""
+        """Send a message on a stream, unless that has ended."""
         if stream.is_over:
             return
         stream.unsent += framed(message)

@@ -224,7 +224,7 @@ def keeps_the_expensive(sets: Sets) -> Any:
 
 
 def keeps_the_ready(sets: Sets) -> Any:
-    """Add a replica that no node takes to two ready ones; return which one the set deletes."""
+    """Add a replica that no node takes to two ready ones; return whether the set deletes only that."""
     ready = sets.kind.manifest(2)
     ready["spec"]["template"]["spec"] = sets.kind.runs
     sets.kubectl.api.create(ready)

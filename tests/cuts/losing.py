@@ -184,7 +184,7 @@ def _filtered(namespace: Path, rules: str) -> Iterator[None]:
 
 @contextmanager
 def stopped(pids: Sequence[int]) -> Iterator[None]:
-    """Stop processes; continue those that still exist afterwards."""
+    """Send SIGSTOP to processes, and after the block SIGCONT to those that still exist."""
     assert pids, "nothing to stop"
     _signal(pids, signal.SIGSTOP)
     try:

@@ -150,7 +150,7 @@ def _lives(promised: int, times: Times) -> bool:
 
 @cache
 def _attests(sent: int, protocol: Protocol) -> bool:
-    """Return whether A extends its promise, after X sent its last renewal so long ago."""
+    """Return whether A extends its promise, after X sent its last renewal ``sent`` ticks ago."""
     may = decisions.may_attest(decisions.State(sent=float(-sent)), 0.0, protocol.times) or not protocol.attests_only_when_silent
     return decisions.is_attested({"A", "X"} if may else {"A"}, (VOTERS,)) or not protocol.needs_majority_to_attest
 

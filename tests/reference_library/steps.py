@@ -244,7 +244,7 @@ class Writing:
         return self._both.apply(_without_duplicates(self._atom, body), self._step.by)
 
     def _invalid(self) -> Json | None:
-        """Apply an object with one error."""
+        """Apply an object with one error; return the object afterwards."""
         body = self._fresh()
         spec = body.setdefault("spec", {})
         choice = self._random.randrange(7)

@@ -816,7 +816,7 @@ async def test_missing_secret_is_reported_by_field_and_the_pod_kept(cluster: Clu
 
 
 async def with_a_bad_node(api: FakeAPI, *, minutes: int) -> None:
-    """Let starts of three machines fail on node2, so many minutes ago, and succeed on node1."""
+    """Let starts of three machines fail on node2, ``minutes`` ago, and succeed on node1."""
     failed, ran = (times.to_rfc3339(datetime.now(UTC) - timedelta(minutes=minutes, seconds=each)) for each in (30, 0))
     attempts = [
         {"number": 1, "podName": "p", "nodeName": "node2", "result": "Failed", "endTime": failed},

@@ -40,7 +40,7 @@ OURS: Final = (VMS, MIGRATIONS, PODS)
 
 
 class CutAPI(FakeAPI):
-    """Cuts one of virt-controller's writes; then virt-controller is dead, and writes nothing more."""
+    """Cuts write ``at`` of virt-controller, which is then dead, before (``is_lost``) or after its effect."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -249,7 +249,7 @@ async def call(cluster: Cluster, verb: str, body: Mapping[str, Any]) -> None:
 
 
 async def played(name: str, at: int | None, *, is_lost: bool = False) -> tuple[str, list[str]] | None:
-    """Play a verb, and kill virt-controller at this write; return the end and the pods, None without such a write."""
+    """Play a verb, and kill virt-controller at write ``at``; return the end and the pods, None without such a write."""
     api, case = CutAPI(), CASES[name]
     cluster = Cluster(api)
     rest = Rest(cluster, api)
@@ -271,7 +271,7 @@ class Cut:
     is_done: Callable[[], bool]
 
     async def play(self, at: int | None, *, is_lost: bool) -> bool:
-        """Kill virt-controller at this write (None: at none), and let the next one finish. Return False without such a write."""
+        """Kill virt-controller at write ``at`` (None: never), and let the next one finish. Return False without such a write."""
         async with asyncio.TaskGroup() as tasks:
             playing = tasks.create_task(self.rest.play())
             async with working(self.api, "--no-leader-elect"):

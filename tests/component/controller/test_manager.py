@@ -77,7 +77,7 @@ clusters: [{{name: c, cluster: {{server: "{config.server}"}}}}]
 
 
 class HangingAPI(FakeAPI):
-    """Requests for Secrets get no answer."""
+    """A fake API that never answers requests for Secret ``none``."""
 
     hanging = 0
 

@@ -44,7 +44,7 @@ class Marked(Cluster):
 async def marking(
     api: FakeAPI, *, minutes: int = 1, handlers: int = 2, taints: tuple[dict[str, Any], ...] = (OTHER,)
 ) -> AsyncIterator[Marked]:
-    """Run virt-controller; three starts failed on node2 so many minutes ago. ``handlers``: nodes with virt-handler."""
+    """Run virt-controller; three starts failed on node2 ``minutes`` ago. ``handlers``: nodes with virt-handler."""
     for number in range(1, handlers + 1):
         lease = heartbeat.lease(f"node{number}", LEASE_NAMESPACE, Verdict(accelerated=False, reason="test"), "1990-01-01T00:00:00Z")
         lease["spec"]["leaseDurationSeconds"] = 3600

@@ -13,7 +13,7 @@ FAILED: Final = 1
 
 
 def killed_at(step: int, call: Callable[[], object], *functions: Callable[..., object]) -> bool:
-    """Run a call in a child process, which ends at the line of this number in these functions; return False if it has fewer lines."""
+    """Run ``call`` in a child process that ends before line ``step`` (from 0) run in ``functions``; return False if it runs fewer."""
     if child := os.fork():
         code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
         assert code in (0, KILLED), f"the call failed before step {step}"

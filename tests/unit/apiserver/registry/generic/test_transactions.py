@@ -36,7 +36,7 @@ class Holding(Strategy):
 
 
 class Wishing(Holding):
-    """Locks with a question mark are tentative."""
+    """Objects' locks; those with a question mark are tentative."""
 
     def locks(self, obj: Object) -> frozenset[str]:
         return frozenset(each.lstrip("?") for each in super().locks(obj))
@@ -102,7 +102,7 @@ class World:
         return Item(key, revision, obj, value)
 
     async def wish(self, key: str, *locks: str) -> Item:
-        """Create an object as readable bytes."""
+        """Create an object that a Wishing can read back."""
         return await self.create(key, *locks, value=codec.encode(Wishing(), lease(key, *locks)))
 
     async def replace(self, item: Item, *locks: str, repeatable: bool = True) -> Item:
