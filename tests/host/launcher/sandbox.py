@@ -386,7 +386,7 @@ class Viewer:
         self._socket.close()
 
     def expect(self, text: str, seconds: float = 40.0) -> str:
-        """Return the output up to ``text``. AssertionError after ``seconds`` given to the guest, or the console's end."""
+        """Return all unread output, ending with ``text``. AssertionError after ``seconds`` given to the guest, or the console's end."""
         wanted = text.encode()
         deadline = Deadline(seconds, self._guests)
         while wanted not in self.seen:
@@ -411,7 +411,7 @@ class Viewer:
         self._socket.sendall(text.encode())
 
     def ask(self, command: str) -> str:
-        """Return a command's output in the tiny guest, up to the next prompt."""
+        """Type a command in the tiny guest; return all unread output before the next prompt, with the command's echo."""
         self.type(f"{command}\n")
         return self.expect("# ").removesuffix("# ").replace("\r", "").strip()
 
