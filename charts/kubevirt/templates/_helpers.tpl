@@ -56,7 +56,7 @@ readOnlyRootFilesystem: true
 capabilities: {drop: [ALL]}
 {{- end -}}
 
-{{/* Replicas on different nodes as long as there are any. */}}
+{{/* Replicas on different nodes as long as there are any; a rollout's old pods do not count, or both new ones might share a node. */}}
 {{- define "kubevirt.spread" -}}
 podAntiAffinity:
   preferredDuringSchedulingIgnoredDuringExecution:
@@ -66,6 +66,7 @@ podAntiAffinity:
       labelSelector:
         matchLabels:
           {{- include "kubevirt.selector" . | nindent 10 }}
+      matchLabelKeys: [pod-template-hash]
 {{- end -}}
 
 {{/*
