@@ -87,7 +87,6 @@ class Sample:
 
 
 def machine(name: str, more: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a VM manifest with ``more`` devices and firmware; all have the memory that UEFI needs to load a kernel."""
     manifest = copy.deepcopy(linux_vm(name))
     domain = manifest["spec"]["domain"]
     domain["memory"] = {"guest": "256Mi"}
@@ -98,7 +97,6 @@ def machine(name: str, more: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def start(kubectl: Kubectl, manifest: dict[str, Any], said: str, seconds: float) -> Sample:
-    """Create a machine; return the seconds until its console prints ``said``, and its pod's MiB. Then delete it."""
     name = manifest["metadata"]["name"]
     began = time.monotonic()
     kubectl.create(manifest)
@@ -113,7 +111,6 @@ def start(kubectl: Kubectl, manifest: dict[str, Any], said: str, seconds: float)
 
 
 def measure(kubectl: Kubectl, count: int, names: Sequence[str]) -> dict[str, list[Sample]]:
-    """Start a machine without and one with each named device, ``count`` times in turn; return the samples by device."""
     wanted: dict[str, Mapping[str, Any]] = {BASE: {}, **{name: DEVICES[name] for name in names}}
     kubectl.create(shared_claim(CLAIM))
     kubectl("create", "secret", "generic", SECRET, "--from-literal=key=value")

@@ -99,7 +99,6 @@ def nodes(kubectl: Kubectl) -> list[str]:
 
 @contextmanager
 def started(kubectl: Kubectl, manifest: dict[str, Any], said: str = PROMPT) -> Iterator[dict[str, Any]]:
-    """Create a machine; yield it once its console printed ``said``; delete it after the block, unless that fails."""
     name = manifest["metadata"]["name"]
     kubectl.create(manifest)
     kubectl("wait", "vm", name, "--for=condition=Ready", f"--timeout={START_SECONDS}s", timeout=START_SECONDS + 10)
@@ -134,7 +133,6 @@ def namespace(kubectl: Kubectl) -> Iterator[None]:
 
 
 def parser(description: str, name: str) -> argparse.ArgumentParser:
-    """Return a parser with the common options; ``name`` names the namespace and the result file."""
     found = argparse.ArgumentParser(description=description)
     found.add_argument("--kubeconfig", required=True, help="kubeconfig of the test cluster, with the chart installed")
     found.add_argument("--namespace", default=f"bench-{name}", help=f"namespace to make and remove (default bench-{name})")

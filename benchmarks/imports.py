@@ -95,7 +95,6 @@ def machine(name: str, url: str, node: str) -> dict[str, Any]:
 
 
 def claimed(kubectl: Kubectl, name: str, mib: int) -> Path:
-    """Create a claim of ``mib`` MiB, and wait until it is bound; return its volume's directory on this machine."""
     claim = shared_claim(name)
     claim["spec"]["resources"]["requests"]["storage"] = f"{mib}Mi"
     kubectl.create(claim)
@@ -105,7 +104,6 @@ def claimed(kubectl: Kubectl, name: str, mib: int) -> Path:
 
 
 def imported(kubectl: Kubectl, url: str, node: str, mib: int) -> tuple[float, float]:
-    """Import the image at ``url`` into a machine's new claim; return the seconds, and the pod's maximum memory in MiB."""
     directory = claimed(kubectl, TARGET, mib)
     name = "bench-import"
     kubectl.create(machine(name, url, node))

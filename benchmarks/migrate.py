@@ -127,7 +127,6 @@ def relays(pods: Sequence[dict[str, Any]]) -> dict[int, float]:
 
 
 def processor_seconds_of(pids: Iterable[int]) -> dict[int, float]:
-    """Return each running process's processor seconds by pid, including its ended children's."""
     found = {}
     for pid in pids:
         with suppress(OSError):  # its parent has its time
@@ -146,7 +145,6 @@ def log_of(kubectl: Kubectl, *arguments: str) -> str:
 
 @contextmanager
 def ready(kubectl: Kubectl, memory_mib: int, fill_mib: int) -> Iterator[None]:
-    """Start guest, Service and client; after the block, raise NotMeasured if the guest has restarted."""
     kubectl.apply(a_service(NAME, NAME), machine(memory_mib))
     kubectl("wait", "vm", NAME, "--for=condition=Ready", f"--timeout={START_SECONDS}s", timeout=START_SECONDS + 10)
     with console(kubectl, NAME) as guest:
@@ -216,7 +214,6 @@ def mib_per_second(progress: Mapping[str, Any]) -> float | None:
 
 
 def kind_of(attempt: Attempt) -> str:
-    """Return the last part of an attempt's error message, without addresses."""
     return re.sub(r"\(?[0-9a-f.:\[\]]*[.:][0-9a-f.:\[\]]+\)?:? ?", "", attempt.failure.rpartition(": ")[2] or attempt.failure).strip()
 
 

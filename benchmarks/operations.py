@@ -243,7 +243,6 @@ def ports(kubectl: Kubectl, rounds: int, seconds: float = 5) -> dict[str, Any]:
 
 
 def ports_report(to_guest: Rates, to_pod: Rates, used: Mapping[str, Mapping[str, float]]) -> dict[str, Any]:
-    """Return the ports' part of the JSON: medians of the rates, and the ratio of both programs' ones to the guest."""
     ours, theirs = (_medians(each) for each in to_guest.values())
     return {
         "port_mib_per_second": {way: _medians(both) for way, both in to_guest.items()},
@@ -285,7 +284,6 @@ def report(
     answered: Mapping[str, Sequence[float]],
     written: Mapping[str, int],
 ) -> dict[str, Any]:
-    """Return the JSON without ports: medians, and the echoes' 99th percentile."""
     return {
         "suspension_of_1_gib_seconds": {verb: round(statistics.median(each), 2) for verb, each in suspended.items()},
         "screenshot_seconds": round(statistics.median(pictures), 3),

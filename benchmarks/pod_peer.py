@@ -47,7 +47,6 @@ def serving(pod: dict[str, Any]) -> Iterator[None]:
 
 
 def servers(kubectl: Kubectl, node: str) -> dict[str, list[int]]:
-    """Return the pids of the processes on the way of a port to this node, by name."""
     found: dict[str, list[int]] = {}
     if (server := testbed.find("kube-apiserver")) is not None:
         found["kube-apiserver"] = [server.pid]

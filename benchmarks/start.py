@@ -136,7 +136,6 @@ async def measure(client: Client, kubectl: Kubectl, count: int) -> tuple[list[Ti
 
 
 def memory(kubectl: Kubectl) -> dict[str, dict[str, list[float]]]:
-    """Return, by component and kind (``resident``, ``proportional``), the MiB of each pod's processes; without QEMU."""
     system = kubectl.within("kubevirt")
     found: dict[str, dict[str, list[float]]] = {}
     for component in ("virt-api", "virt-controller", "virt-handler"):

@@ -85,7 +85,6 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: Iterable[pytest.Item]) -> None:
-    """Raise timeouts of cluster and host tests to ``LAST_RESORT_SECONDS``, so that they end only hangs."""
     for item in items:
         mark = item.get_closest_marker("timeout")
         if _may_run_again(item) and not (mark and mark.args and mark.args[0] >= LAST_RESORT_SECONDS):

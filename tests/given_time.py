@@ -58,7 +58,6 @@ class Deadline:
 
     @property
     def left(self) -> float:
-        """Return the given seconds left, at most those to the wall-clock limit; 0 or less after the deadline."""
         now = self._look(self._pids)
         self._left -= given(self._last, now)
         self._last = now
@@ -74,7 +73,6 @@ class Deadline:
 
 
 def stalled_seconds() -> float:
-    """Return the seconds since boot in which some task waited for a processor (``/proc/pressure/cpu``), 0 without this file."""
     try:
         line = Path("/proc/pressure/cpu").read_text().splitlines()[0]
     except OSError:

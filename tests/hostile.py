@@ -176,7 +176,6 @@ STATUS: Final[Object] = {
 
 
 def a_full_virtual_machine() -> Object:
-    """Return a scheduled VM on node n, with every field that virt-handler and virt-controller read."""
     metadata = {"name": "hostile", "namespace": "ns", "generation": 1, "labels": {"a": "b"}, "annotations": {"c": "d"}}
     return copy.deepcopy(
         {"apiVersion": "kubevirt.io/v1alpha1", "kind": "VirtualMachine", "metadata": metadata, "spec": SPEC, "status": STATUS}

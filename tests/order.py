@@ -15,7 +15,6 @@ _COMPONENT: Final = "tests/component/"
 
 
 def group(nodeid: str) -> str:
-    """Return a test's group, which one worker runs: its module, or a name for several modules."""
     module = nodeid.partition("::")[0]
     if module.startswith(_HOST):
         return _LAUNCHER if module.startswith(_LAUNCHER) else _HOST
@@ -24,7 +23,6 @@ def group(nodeid: str) -> str:
 
 
 def rank(known: Mapping[str, float]) -> Callable[[str], tuple[int, float]]:
-    """Return a sort key function of test ids: the turn of a test's group, then the longest group first, by modules' ``known`` seconds."""
     lengths: dict[str, float] = collections.defaultdict(float)
     for module, seconds in known.items():
         lengths[group(f"tests/{module}")] += seconds

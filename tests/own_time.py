@@ -36,7 +36,6 @@ async def promptly(condition: Callable[[], object], seconds: float, clocks: Call
 
 
 async def within(seconds: float, work: Coroutine[Any, Any, T]) -> T:
-    """Return the result of ``work``; TimeoutError if it takes more than ``seconds`` of this process's own time."""
     task = asyncio.ensure_future(work)  # noqa: TID251  # it is awaited below
     try:
         await promptly(task.done, seconds)

@@ -16,7 +16,6 @@ _DRAW: Final = random.SystemRandom()  # all workers of one run get the same seed
 
 
 def free_port() -> int:
-    """Return a port without a listener on any address; OSError if other processes have all ports."""
     ports = _own(os.getpid())
     while True:
         port = next(ports)
@@ -30,7 +29,6 @@ def free_port() -> int:
 
 @functools.cache
 def _own(_pid: int) -> Iterator[int]:
-    """Return an endless iterator over this process's ports; a forked child has others."""
     return claimed(RANGE)
 
 

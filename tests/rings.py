@@ -136,7 +136,6 @@ ROWS: Final = (
 
 
 def ring_of(module: str) -> Ring:
-    """Return a module's ring, given by its path from ``tests``; KeyError if no table has its directory."""
     if any(row.module == module for row in ROWS):
         return "all"
     if module in EXCEPTIONS:
@@ -188,7 +187,6 @@ def _fits(row: Row, found: Sequence[Addition], cap: int) -> bool:
 
 
 def _changed(row: Row, paths: Sequence[str]) -> str:
-    """Return why a change concerns a module of the table; else empty."""
     package = next((each for each in row.packages if any(path == each or path.startswith(f"{each}/") for path in paths)), None)
     return f"{package} changed" if package else ""
 

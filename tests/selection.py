@@ -119,7 +119,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Decide what to run; a pytest-xdist worker takes its controller's decision."""
     ring: Ring | None = config.getoption("--ring")
     if ring is not None:
         given = cast("dict[str, Any]", getattr(config, "workerinput", {})).get(_NAME)
@@ -136,7 +135,6 @@ def decided(ring: Ring, environment: Mapping[str, str] = os.environ, repository:
 
 
 def changed_within_a_day(repository: Path) -> list[str]:
-    """Return the files changed by commits within a day before the last one; none in a shallow clone."""
     seconds = _git(repository, "log", "-1", "--format=%ct").strip()
     if not seconds:
         return []
@@ -200,7 +198,6 @@ class Selecting:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: WorkerController) -> None:
-        """Receive the families' sizes; all workers collect the same tests."""
         for name, (cases, chosen) in getattr(node, "workeroutput", {}).get(_NAME, {}).items():
             self._selection.families[name] = Family(cases, chosen)
 

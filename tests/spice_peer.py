@@ -71,7 +71,6 @@ class Channel:
         self._socket.sendall(message(kind, data))
 
     def receive(self, kind: int) -> bytes:
-        """Return the next message of this type; others are ignored."""
         while True:
             found, size = struct.unpack("<HI", self._exactly(6))
             data = self._exactly(size)

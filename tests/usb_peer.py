@@ -82,7 +82,6 @@ class Peer:
             self._send(CONTROL, number, head + data)
 
     def _said(self, request_type: int, request: int, value: int) -> bytes | None:
-        """Return the device's answer to a control request; None if it has none."""
         if (request_type, request) == (0x80, 6):
             return self._descriptors().get(value)
         return bytes(2) if request == 0 and request_type & 0x80 else None

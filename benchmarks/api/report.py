@@ -37,7 +37,6 @@ def ratio(result: Result, key: str, reference: str, ours: str = OURS) -> float |
 
 
 def reviewed(result: Result, key: str, name: str) -> float:
-    """Return a server's median number of SubjectAccessReviews per request; 0 without a count."""
     shares: list[float] = [each.get("reviewed", 0.0) for each in result["samples"].get(key, {}).get(name, [])]
     return statistics.median(shares) if shares else 0.0
 

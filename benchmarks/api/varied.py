@@ -49,12 +49,10 @@ def owner(number: int) -> str:
 
 
 def identity(user: str) -> list[str]:
-    """Return the front proxy's header fields for a user, in the aggregator's format."""
     return [f"X-Remote-User: {user}", f"X-Remote-Group: {USERS}", "X-Remote-Group: system:authenticated"]
 
 
 def write(directory: Path, name: str, lines: Iterable[str]) -> Path:
-    """Write the lines to the file of ``name`` in ``directory``, unless it exists; return its path."""
     path = directory / f"{name}.requests"
     if not path.exists():
         directory.mkdir(parents=True, exist_ok=True)

@@ -13,7 +13,6 @@ KERNEL = ("segfault", "traps:", "oom-kill", "Out of memory")
 
 
 def seen(kubectl: Kubectl) -> str:
-    """Return about 4 KB of text for a failed test: VMs, migrations, pods, the newest Events, and killed processes."""
     tables = (("get", "vm,vmmig,pods", "-o", "wide"), ("get", "events", "--sort-by=.metadata.creationTimestamp", "-o", _EVENT))
     objects, events = (_told(kubectl, *arguments) for arguments in tables)
     return "\n".join((objects, *_endings(kubectl), *events.splitlines()[-EVENTS:], *_kernel()))

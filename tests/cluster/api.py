@@ -142,7 +142,6 @@ class Api:
             self.gone(resource, name, uid=uid_of(before), timeout=timeout)
 
     def delete_all(self, *kinds: str, timeout: float, grace_period: int | None = None) -> None:
-        """Delete all objects of these resources in the namespace, and wait for their end."""
         for each in kinds:
             for one in self.list(each):
                 try:

@@ -85,7 +85,6 @@ def testguest(bare_kubeconfig: Path) -> None:
 
 @pytest.fixture(scope="session")
 def debian(bare_kubeconfig: Path) -> None:
-    """Load the large cloud image into our cluster's nodes."""
     if testbed_kubectl.is_own_cluster():
         cluster.load_images(["debian"])
 
@@ -110,7 +109,6 @@ def bare_kubectl(bare_kubeconfig: Path, _binary: str, request: pytest.FixtureReq
 
 @pytest.fixture(scope="module")
 def kubectl(kubeconfig: Path, _binary: str, request: pytest.FixtureRequest) -> Iterator[Kubectl]:
-    """Yield a Kubectl for a new namespace of the module, with Pod Security ``restricted``; our chart is ready."""
     yield from _namespace(Kubectl(kubeconfig, "default", _binary), request.module.__name__.rpartition(".")[2])
 
 
@@ -121,7 +119,6 @@ def system(kubeconfig: Path, _binary: str) -> Kubectl:
 
 @pytest.fixture(scope="module")
 def make_namespace(kubectl: Kubectl) -> Iterator[Callable[[str], Kubectl]]:
-    """Yield a function that makes a further namespace and returns its Kubectl; the module's end removes them."""
     made: list[Iterator[Kubectl]] = []
 
     def make(name: str) -> Kubectl:
@@ -155,7 +152,7 @@ def _end(api: Api) -> None:
         with contextlib.suppress(errors.NotFound):  # an earlier release has no sets
             api.delete_all("virtualmachinereplicasets", timeout=60)
         for machine in api.list("virtualmachines"):
-            with contextlib.suppress(errors.NotFound):  # it may be gone
+            with contextlib.suppress(errors.NotFound):
                 api.patch("virtualmachines", name_of(machine), {"spec": {"terminationGracePeriodSeconds": 0}})
         api.delete_all("migrations", "virtualmachines", timeout=150)
     api.delete_all("replicasets", timeout=60)

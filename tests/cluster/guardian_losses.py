@@ -52,7 +52,6 @@ class Watch:
 
 @contextmanager
 def guardians(system: Kubectl, directory: Path) -> Iterator[Kubectl]:
-    """Install the chart with guardians, and run a third voter; yield a Kubectl for their Leases."""
     leases = system.within(names.node_lease_namespace(release.NAMESPACE))
     release.install("guardian.enabled=true", f"guardian.voters={{{','.join(VOTERS)}}}")
     command = [sys.executable, "-m", "handler.guardian", f"--name={WITNESS}", "--no-guests", f"--lease-namespace={leases.namespace}"]
@@ -74,8 +73,6 @@ def _promises(lease: Object) -> bool:
 
 
 def is_promised(leases: Kubectl, node: str, pod: Object) -> None:
-    """Wait until the node's guardian has promised to end the pod."""
-
     def lists(lease: Object) -> bool:
         promise = guards.promise_of(lease)
         return promise is not None and not promise.withdrawn and pod["metadata"]["uid"] in promise.pods
@@ -97,7 +94,6 @@ def serve_from(system: Kubectl, node: str) -> None:
 
 @contextmanager
 def cut_off(node: layout.Node) -> Iterator[None]:
-    """Cut a node's network: it reaches neither kube-apiserver nor the other node, and runs on."""
     _port(node, "disabled")
     try:
         yield

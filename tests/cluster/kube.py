@@ -117,7 +117,6 @@ class Kubectl:
 
 
 def eventually(look: Callable[[], Any], *, timeout: float, what: str, interval: float = 0.5) -> Any:
-    """Call ``look`` until its result is true, and return that; AssertionError after ``timeout`` seconds of available processor time."""
     deadline = Deadline(timeout)
     while True:
         value = look()
@@ -185,7 +184,6 @@ class Console:
 
 @contextmanager
 def console(kubectl: Kubectl, vm: str, *flags: str) -> Iterator[Console]:
-    """Attach to a VM's console with the plugin; leave with Ctrl-] after the block."""
     controller, terminal = os.openpty()
     process = subprocess.Popen(
         kubectl.command("virt", "console", vm, *flags),
@@ -210,7 +208,6 @@ def console(kubectl: Kubectl, vm: str, *flags: str) -> Iterator[Console]:
 
 @contextmanager
 def forwarded(kubectl: Kubectl, target: str, port: int) -> Iterator[int]:
-    """Yield a loopback port forwarded to a port of ``pod/name`` or ``service/name``."""
     command = kubectl.command("port-forward", target, f":{port}")
     with subprocess.Popen(command, env=kubectl.environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
         try:

@@ -26,7 +26,6 @@ NAMES = [f"many-{number:02}" for number in range(GUESTS)]
 
 
 def a_small_one(name: str, **spec: object) -> dict[str, Any]:
-    """Return a tiny VM with 64 MiB; twenty fit on a node with two processors."""
     manifest = tiny_vm(name, run="fill=64", evictionStrategy="LiveMigrate", **spec)
     manifest["spec"]["domain"]["resources"] = {"requests": {"cpu": "10m"}}
     return manifest

@@ -21,7 +21,6 @@ AGENT: Final = layout.REPOSITORY / "examples" / "fence_agents" / "redfish.py"
 
 
 def other_than_etcds(system: Kubectl) -> tuple[layout.Node, str]:
-    """Return the node that does not run our etcd, and the name of the node that does."""
     etcd = str(system.api.get("pod", "kubevirt-etcd-0")["spec"]["nodeName"])
     (node,) = (each for each in layout.NODES if each.name != etcd)
     return node, etcd

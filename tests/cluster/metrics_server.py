@@ -62,7 +62,6 @@ class Kubelets:
                 self.processor.setdefault(container, (sample, sample))
 
     def metrics(self, pod: dict[str, Any]) -> dict[str, Any] | None:
-        """Return the metrics of a pod's first container; None before its second sample."""
         metadata = pod["metadata"]
         container = Container(metadata["namespace"], metadata["name"], pod["spec"]["containers"][0]["name"])
         earlier, later = self.processor.get(container, (Sample(0, 0), Sample(0, 0)))

@@ -70,7 +70,6 @@ def goes_on(kubectl: Kubectl, system: Kubectl, counting: dict[str, Any], compone
 
 
 def _served(kubectl: Kubectl, name: str) -> dict[str, Any]:
-    """Return a VM; an empty dict while the API does not work. Raises NotFound for a 404, because the VM exists."""
     try:
         return kubectl.api.get("vm", name)
     except errors.NotFound:  # a 404 for an object that exists

@@ -27,8 +27,6 @@ STAYS, MOVES = "stays", "moves"
 
 
 def handler_on(system: Kubectl, node: str, *, other_than: str = "") -> Object:
-    """Wait until a node has one virt-handler pod, ready and with another uid than ``other_than``; return it."""
-
     def is_so(pods: list[Object]) -> bool:
         return len(pods) == 1 and pods[0]["metadata"]["uid"] != other_than and is_true("Ready")(pods[0])
 

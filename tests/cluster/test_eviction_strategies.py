@@ -53,7 +53,6 @@ def bound(name: str) -> dict[str, Any]:
 
 
 def moved(kubectl: Kubectl, name: str, node: str, before: int) -> None:
-    """Check that one Migration moved a guest off ``node``, and that the guest counts on from ``before``."""
     status = kubectl.api.get("vm", name)["status"]
     assert (status["nodeName"] != node, len(status["attempts"])) == (True, 1)
     assert [each["status"]["phase"] for each in migrations(kubectl, name)] == ["Succeeded"]

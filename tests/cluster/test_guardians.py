@@ -34,7 +34,6 @@ def leases(system: Kubectl, testguest: None, tmp_path_factory: pytest.TempPathFa
 
 
 def a_guest(kubectl: Kubectl, system: Kubectl, leases: Kubectl, name: str, node: layout.Node, other: str) -> Object:
-    """Start a machine with a disk that both nodes can mount on ``node``, and return its pod, which the guardian has promised to end."""
     kubectl.api.apply(shared_claim(name), blank_disk(name))
     kubectl.api.until("job", f"make-{name}", lambda job: job["status"].get("succeeded") == 1, timeout=120, what="the disk")
     with cordoned(system, node.name):

@@ -165,7 +165,6 @@ def test_disks_with_overlays_come_move_and_are_blank_again(kubectl: Kubectl, tes
 
 
 def reads_it_elsewhere_and_lets_go(kubectl: Kubectl, node: str) -> None:
-    """Migrate the guest away from ``node``, read there what it wrote to /dev/vdb, and detach that disk."""
     made = kubectl.api.create(migration(VM, node=other_node(kubectl, node)))
     assert final_phase(kubectl, made["metadata"]["name"]) == "Succeeded"
     with console(kubectl, VM) as guest:

@@ -239,7 +239,6 @@ def test_virt_controller_creates_and_deletes_launcher_pods_only(kubectl: Kubectl
 
 
 def stealing(pod: Pod, namespace: str, secret: str) -> Pod:
-    """Return a copy of a launcher pod, in ``namespace``, that mounts a Secret there; the policy lets virt-controller create it."""
     spec = {key: value for key, value in copy.deepcopy(pod["spec"]).items() if key not in ("nodeName", "priority", "preemptionPolicy")}
     spec["volumes"].append({"name": "stolen", "projected": {"sources": [{"secret": {"name": secret}}]}})
     mount = {"name": "stolen", "mountPath": f"{layout.SOURCES_DIRECTORY}/stolen", "readOnly": True}

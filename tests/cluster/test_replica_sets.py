@@ -255,7 +255,6 @@ def refuses_a_selector_of_other_labels(sets: Sets) -> Any:
 
 
 def is_scaled_by_an_autoscaler(sets: Sets) -> Any:
-    """Let a HorizontalPodAutoscaler without metrics raise the set to its minimum, by ``/scale``; return the number of replicas."""
     sets.create(1)
     sets.settled(1)
     target = {"apiVersion": sets.kind.api_version, "kind": sets.kind.kind, "name": "web"}

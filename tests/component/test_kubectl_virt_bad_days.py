@@ -68,7 +68,6 @@ async def test_invalid_new_credential_ends_the_session(server: FakeStreams, way:
 async def screen(
     load: Callable[[], Awaitable[Access]], capsys: pytest.CaptureFixture[str]
 ) -> AsyncIterator[Callable[[], Coroutine[None, None, bytes]]]:
-    """Run ``vnc --proxy-only`` with the Access of ``load``; yield a function that connects a viewer and returns the first bytes."""
     async with asyncio.timeout(60), asyncio.TaskGroup() as group:
         task = group.create_task(displays.Vnc("testvm", load).run(port=0, proxy_only=True))
         said = ""

@@ -35,7 +35,6 @@ class Terminal:
         self._directory, self._capsys = directory, capsys
 
     async def __call__(self, *arguments: str) -> tuple[int, list[str], str]:
-        """Run an action; return its exit code, lines and errors."""
         self._capsys.readouterr()
         code = await rollout.run(flags.parse(["rollout", *arguments]), self._load, lambda: datetime(2026, 11, 29, tzinfo=UTC))
         told = self._capsys.readouterr()

@@ -125,7 +125,6 @@ async def controller_page(stack: AsyncExitStack) -> Page:
 
 
 def every_statistic() -> str:
-    """Return an encoded answer of libvirt with every statistic, for a guest with a balloon driver, a disk and an interface."""
     devices = {"net.0.name": "tap0", "block.0.name": "vda", "vcpu.0.state": 1}
     return statistics.encoded({**{each.key.replace("*", "0"): 1 << 20 for each in METRICS}, **devices})
 
@@ -186,8 +185,6 @@ async def served(pages: Mapping[str, Page]) -> AsyncIterator[int]:
 
 
 def rules_for_labels(endpoint: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a ServiceMonitor endpoint's label rules in Prometheus' notation, as the Prometheus Operator does."""
-
     def renamed(rules: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
         return [{re.sub("[A-Z]", lambda found: f"_{found[0].lower()}", key): value for key, value in rule.items()} for rule in rules]
 
@@ -200,7 +197,6 @@ def rules_for_labels(endpoint: Mapping[str, Any]) -> dict[str, Any]:
 
 @asynccontextmanager
 async def prometheus(directory: Path, port: int, jobs: Iterable[str]) -> AsyncIterator[str]:
-    """Run Prometheus with the chart's rules for labels; yield its URL. It reads each job's page at ``/JOB`` of ``port``."""
     monitors = of_kind("ServiceMonitor")
     labels = {"namespace": "kubevirt", "pod": "pod", "__meta_kubernetes_pod_node_name": "node1"}
     scrapes = [

@@ -311,7 +311,6 @@ def file() -> Iterator[Path]:
 
 
 async def saved(hypervisor: Hypervisor, kind: str, file: Path) -> str:
-    """Start a domain of an implementation ``kind``, save it to ``file``, and remove the domain from libvirt; return its UUID."""
     await hypervisor.create(NAME, xml_for(kind))
     await hypervisor.resume(NAME)
     before = await hypervisor.observe(NAME)

@@ -96,7 +96,6 @@ class Version:
         return self.strategy(resource).from_hub(HubObject(deepcopy(obj)))
 
     async def ask(self, method: str, resource: Resource, *place: str, body: Any = None, by: Any = ADMINISTRATOR, **more: Any) -> Answer:
-        """Send a request for an object or the collection; ``place``: name, subresource and query, each optional."""
         name, subresource, query = (*place, *("",) * (3 - len(place)))
         path = self.path(resource, name or None, subresource or None, more.pop("namespace", "acc"))
         given = self.written(resource, body) if isinstance(body, dict) and subresource in ("", "status") else body
@@ -485,7 +484,6 @@ async def test_a_watch_with_a_field_selector_tells_what_joins_it(version: Versio
 
 
 def changes(version: Version, resource: Resource, name: str, status: Json) -> list[tuple[str, str, Any]]:
-    """Return method, media type and body of each kind of patch that writes these status fields in this version."""
     part = version.written(resource, {"status": status})["status"]
     applied = {"apiVersion": f"{names.GROUP}/{version.name}", "kind": resource.kind, "metadata": {"name": name}, "status": part}
     return [

@@ -38,7 +38,6 @@ async def ask(address: str) -> None:
 
 
 def told(answer: bytes) -> str:
-    """Return what a received answer means: :data:`OK`, :data:`CUT_OFF`, or :data:`ANOTHER` with the answer's begin."""
     head, _, body = answer.partition(b"\r\n\r\n")
     status, end, _ = head.partition(b"\r\n")
     if end and b" 200 " not in f"{status.decode(errors='replace')} ".encode():

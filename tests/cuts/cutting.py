@@ -194,8 +194,6 @@ def _kubelet(name: str) -> Callable[[], None]:
 
 
 def _links(cables: Sequence[layout.Node], setting: str, *, on: str, off: str) -> Callable[[], None]:
-    """Set ``setting`` of nodes' bridge ports to ``off`` (bridge(8)); return a function that waits ``OFF_SECONDS``, then sets ``on``."""
-
     def turn(state: str) -> None:
         for each in cables:
             progress.run(["bridge", "link", "set", "dev", each.link, setting, state])

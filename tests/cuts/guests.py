@@ -87,7 +87,6 @@ class Guests:
         self._watch.guests[guest] = Watched(self._known_as(guest), disk)
 
     def count_on(self, guest: str, *, seconds: float = START_SECONDS, on_console: bool = False) -> bool:
-        """Wait until a guest counts; after a reboot, tell it to continue with its last number. Return False if it does not in time."""
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
             status, disk = self.status(guest), self.watched(guest).disk

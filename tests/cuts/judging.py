@@ -98,10 +98,6 @@ def _of_guest(guest: Guest, seen: Seen) -> Iterator[str]:
 
 
 def _of_client(seen: Seen) -> Iterator[str]:
-    """Yield a sentence for each fault that the client saw: another server's answer, or no answer at the end.
-
-    If nothing was cut, also a connection that no guest accepted, and a silence much longer than the guest's pause.
-    """
     if others := [each for each in seen.failures if each.words.startswith(client.ANOTHER)]:
         yield f"{len(others)} answers were not the guest's: {others[0].words}"
     if not seen.is_answered:
@@ -117,7 +113,6 @@ def _of_client(seen: Seen) -> Iterator[str]:
 
 
 def _windows(samples: Sequence[Sample]) -> Iterator[tuple[Sample, Sample]]:
-    """Yield each sample with the first sample at least :data:`WINDOW_SECONDS` later, as long as there is one."""
     later = iter(samples)
     end = next(later, None)
     for begin in samples:

@@ -76,7 +76,6 @@ class Losses:
 
     @contextmanager
     def lost(self, cut: str, storage_port: int) -> Iterator[None]:
-        """Lose the node; after the block it returns, with the processes that ended."""
         with ExitStack() as cuts:
             cuts.callback(self._return)
             self._cut(cut, cuts, storage_port)
@@ -108,7 +107,6 @@ class Losses:
                 cuts.enter_context(_filtered(self.node.namespace, RULES[cut]))
 
     def power_off(self) -> None:
-        """Kill the node's kubelet, then the processes of virt-handler, of a guardian, and of all guests there."""
         self.is_off = True
         programs.end([f"{self.node.name}-kubelet"])
         for each in (*self._pods("virt-handler"), *self._pods("virt-guardian"), *self._pods("virt-launcher", everywhere=True)):

@@ -108,7 +108,6 @@ class LossPlayer:
         )
 
     def _reach(self, step: str, guest: str, held: ExitStack) -> str:
-        """Bring the guest to the node, or the migration from or to it to its memory phase; return what was seen instead."""
         lost = self._losses.node.name
         self._move(guest, self._other if step == "target" else lost)
         if step in ("source", "target"):
@@ -135,7 +134,6 @@ class LossPlayer:
         until(lambda: self._guests.count_on(guest), seconds=MOVE_SECONDS, what=f"{guest} counts on {node}")
 
     def _await_elsewhere(self, case: Case, guest: str, cut_at: float) -> float | None:
-        """Return the seconds until the guest runs on the other node; None if that is not expected, after the loss's time."""
         if case.expected is not Expected.ELSEWHERE:
             losing.waited(STOPPED_SECONDS if case.cut.name == "handler-stopped" else LOSS_SECONDS)
             return None

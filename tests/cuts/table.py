@@ -89,7 +89,6 @@ def runs_of(document: str) -> dict[bool, str]:
 
 
 def read(document: str) -> dict[str, str]:
-    """Return the texts of docs/faults.md's tables by case (operation.cut.step), without cases that cut nothing or did not run."""
     found: dict[str, str] = {}
     for section in document.split("\n## ")[1:]:
         operation = section.partition("\n")[0].lower()

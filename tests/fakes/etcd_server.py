@@ -152,7 +152,6 @@ def three_members(directory: Path) -> Iterator[list[EtcdServer]]:
 
 @pytest.fixture(scope="session")
 def etcd_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EtcdServer]:
-    """Yield one etcd for all tests that need no durability; each uses its own key prefix."""
     server = EtcdServer(tmp_path_factory.mktemp("etcd"), durable=False)
     server.start()
     yield server

@@ -343,7 +343,6 @@ def _decided(old: Object, new: Object, subresource: str) -> Object:
 
 
 def _resized(pod: Object, body: Object) -> Object:
-    """Return a copy of the pod with the resources of ``body``, a resize request; its other fields change nothing."""
     new = copied(pod)
     for wanted in body["spec"]["containers"]:
         (container,) = (each for each in new["spec"]["containers"] if each["name"] == wanted["name"])

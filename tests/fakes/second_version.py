@@ -56,7 +56,6 @@ _ABSENT: Final = object()
 
 
 def moved(obj: Object, moves: Moves) -> Object:
-    """Move fields of ``obj`` in place, from the keys' to the values' paths of ``moves``; return it. Emptied groups are removed."""
     taken = [(there, _take(obj, here)) for here, there in moves.items()]
     for path, value in taken:
         if value is not _ABSENT:

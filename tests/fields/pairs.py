@@ -78,7 +78,6 @@ def of(key: str) -> Iterator[tuple[Domain, Domain]]:
 
 
 def _family(place: Place) -> tuple[Domain, Place]:
-    """Return a domain with only the example of the place's family, cut to one element of a list, and the place in that domain."""
     depth = 2 if place[0] == "devices" else 1
     part, above, below = at(EXAMPLE, place[:depth]), place[:depth], place[depth:]
     if isinstance(part, list):
@@ -89,7 +88,6 @@ def _family(place: Place) -> tuple[Domain, Place]:
 
 
 def _others(key: str, value: Any) -> list[Any]:
-    """Return other values than ``value`` that virt-api may accept; None stands for the field's absence."""
     words, found = FIELDS[key].type.split(_SEVERAL), list[Any]()
     if key in _OTHER:
         found = [_OTHER[key]]
@@ -114,8 +112,6 @@ def _others(key: str, value: Any) -> list[Any]:
 
 
 def _sound(domain: Domain, place: Place, other: Any) -> tuple[Domain, Domain] | None:
-    """Return two valid domains that differ at a place, without fields that conflict; None if virt-api refuses the value anyway."""
-
     def changed(domain: Domain) -> Domain:
         return replaced(domain, place, other, missing=other is None)  # type: ignore[no-any-return]  # it returns what it is given
 

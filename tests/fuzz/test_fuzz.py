@@ -70,7 +70,6 @@ class Wire:
         self._connection: http.client.HTTPSConnection | None = None
 
     def send(self, sent: Sent) -> tuple[int, bytes]:
-        """Send a request; return status and body, empty for a 101. Raises Dropped without an answer."""
         for _ in range(2):
             connection = self._connection or http.client.HTTPSConnection(
                 self._server.host, self._server.port, context=self._tls, timeout=ANSWER_SECONDS

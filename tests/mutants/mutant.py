@@ -50,7 +50,6 @@ def _numbered(found: list[Mutant]) -> list[Mutant]:
 
 
 def _functions(source: str) -> list[tuple[int, int, str]]:
-    """Return first line, last line and qualified name of each function and class, outer ones first."""
     found: list[tuple[int, int, str]] = []
 
     def visit(node: ast.AST, prefix: str) -> None:

@@ -73,7 +73,6 @@ async def make(modules: Sequence[Module], copy: Path, packages: Path) -> dict[Mo
 
 
 async def run(made: Mapping[Module, tuple[Mutant, ...]], copy: Path, workers: int) -> list[Result]:
-    """Run the tests for each mutant; return a result for each module. Raises Broken."""
     course = Course(made)
     results = []
     for module, each in made.items():

@@ -36,7 +36,6 @@ def read(text: str) -> dict[Key, str]:
 
 
 def entries(text: str) -> dict[Key, str]:
-    """Return the reasons in the file ``text``, by mutant, also empty ones from ``--propose``. Raises ValueError for wrong entries."""
     found: dict[Key, str] = {}
     for entry in tomllib.loads(text).get("survivor", ()):
         about = f"survivor {json.dumps(entry, ensure_ascii=False)}"

@@ -207,7 +207,6 @@ MODULES: Final = (
 
 
 def chosen(words: Sequence[str]) -> tuple[Module, ...]:
-    """Return the modules with these names (``power``) or paths; without words, all. Raises ValueError for an unknown word."""
     for word in words:
         if not any(_is_named(module, word) for module in MODULES):
             raise ValueError(f"no module {word!r}: {', '.join(module.path for module in MODULES)}")

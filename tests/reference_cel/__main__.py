@@ -15,7 +15,6 @@ _SHOWN = 25
 
 
 def main() -> int:
-    """Print differences and counts of results; return exit status 1 if results differ, else 0."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--expressions", type=int, default=20_000)
     parser.add_argument("--seed", type=int, default=1)

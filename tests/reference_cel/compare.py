@@ -116,7 +116,6 @@ def _tagged(tag: str, value: Any) -> dict[str, Any]:
 
 
 def _sorted(value: Any) -> Any:
-    """Return a comparable form of an encoded value, without the order of maps and the notation of numbers."""
     if not isinstance(value, dict):
         return value
     tag, inner = value["t"], value["v"]

@@ -23,7 +23,6 @@ class Generator:
         return self.of(self.random.choice(TYPES), depth)
 
     def of(self, kind: str, depth: int) -> str:
-        """Return a random CEL expression of type ``kind``, at most ``depth`` deep; one in fifty has another type."""
         if self.random.random() < 0.02:
             kind = self.random.choice(TYPES)
         names = [name for name, of in self.names if of == kind]
@@ -41,7 +40,6 @@ class Generator:
         return "".join(filled)
 
     def loop(self, over: str, element: str, template: str, depth: int) -> str:
-        """Return ``template`` as a comprehension over a random value of type ``over``; ``V`` becomes a variable of type ``element``."""
         name = f"v{len(self.names)}"
         target = self.of(over, depth)
         self.names.append((name, element))

@@ -29,7 +29,6 @@ def run(count: int, seed: int, *, progress: bool = False) -> None:
 
 
 def _shortened(comparison: Comparison, history: History, difference: Difference) -> Difference:
-    """Drop steps of a history while a difference remains; return the last difference, with the remaining steps in its text."""
     shorter = True
     while shorter:
         shorter = False

@@ -74,7 +74,6 @@ class Both:
         return self._agreed(answer, mine, body)
 
     def apply(self, body: Json, by: str, *, subresource: str = "") -> Json | None:
-        """Apply ``body`` in our library and Go's; return the new object, or the old one if both refuse. Raises Difference."""
         if self._live is None and subresource:
             return None
         answer = self._asked("apply", self._live, body, by, subresource)
@@ -156,7 +155,6 @@ def _moment(answer: Answer) -> datetime:
 
 
 def is_valid(atom: Atom, obj: Json) -> bool:
-    """Return whether a server could store the object: its schema allows it, with duplicates in lists."""
     try:
         validate(atom, obj, duplicates=True)
     except ValueError:

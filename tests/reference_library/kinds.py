@@ -75,7 +75,6 @@ def virtual_machines() -> Kind:
 
 
 def torture() -> Kind:
-    """Return a kind of two versions with every kind of list, map and scalar."""
     schemas = {
         "t.v1.Torture": _root("v1"),
         "t.v2.Torture": _root("v2"),

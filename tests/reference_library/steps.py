@@ -33,7 +33,6 @@ class Comparison:
         return {name: side.kind.versions for name, side in self._sides.items()}
 
     def run(self, history: History) -> None:
-        """Replay a history on both sides. Raises Difference."""
         live: Json | None = None
         for number, step in enumerate(history.steps):
             live = Writing(self._reference, self._sides[history.kind], step, live, f"step {number}, {step}").result()
@@ -64,7 +63,6 @@ class Writing:
         return self._atom.map.child(name)
 
     def result(self) -> Json | None:
-        """Do the step on both sides; return the object, None if there is none. Raises Difference."""
         what = self._step.what.replace("-", "_")
         act: Callable[[], Json | None] = getattr(self, "_" + what)
         if self._live is None and what not in {"create", "apply", "forget"}:

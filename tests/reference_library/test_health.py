@@ -78,7 +78,6 @@ def test_argo_cds_own_check_is_wrong_about_our_phases() -> None:
 
 
 def combinations() -> list[dict[str, Any]]:
-    """Return machines with each set of the conditions that kstatus reads, in both orders, and each observedGeneration from 0 to 3."""
     values = ("", "True", "False", "Unknown")
     chosen = [dict(zip(("Ready", "Stalled", "Reconciling"), each, strict=True)) for each in itertools.product(values, repeat=3)]
     sets = [{kind: value for kind, value in each.items() if value} for each in chosen]

@@ -73,7 +73,6 @@ class Values:
         return item if any(name in item for name in shape.keys) or shape.element.map.defaults else None
 
     def changed(self, atom: Atom, value: Any, depth: int = 5) -> Any:
-        """Return a copy of the value with one to three places changed, removed or added."""
         result = copy.deepcopy(value)
         for _ in range(self.random.choice((1, 1, 2, 3))):
             result = self._changed(atom, result, depth)

@@ -41,7 +41,6 @@ class Answer:
 
     @property
     def body(self) -> Any:
-        """Return the part of the body that equal servers answer alike; for a watch, ``{"events": [...]}``."""
         return normal(self.text if not self.is_yaml else json.dumps(yaml.safe_load(self.text), default=str))
 
 
@@ -96,7 +95,6 @@ def _without_kind(item: Any) -> Any:
 
 
 def _blank(value: Any, key: str = "") -> Any:
-    """Return a value with placeholders for times, uids, revisions, and such numbers in messages."""
     if isinstance(value, dict):
         return {_anonymous(name): _blank(each, name) for name, each in value.items() if name not in _KINDS_OWN}
     if isinstance(value, list):

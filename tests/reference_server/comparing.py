@@ -87,7 +87,6 @@ def compare(reference: Answer, ours: Answer) -> list[Difference]:
 
 
 def judge(step: Step, reference: Answer, ours: Answer) -> list[str]:
-    """Return a sentence for each unexpected difference of the answers, and each expected one that is absent."""
     if step.code:
         return list(_decided(step, reference, ours))
     found = compare(reference, ours)

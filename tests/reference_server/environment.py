@@ -44,7 +44,6 @@ class Environment:
         return self.certificates.kubeconfig(user, self.kubernetes_url, f"kubernetes-{user}")
 
     def call(self, method: str, path: str, body: Any = None, *, port: int = 0, user: str = ADMIN) -> tuple[int, Any]:
-        """Send a request to kube-apiserver, or to the server at ``port``; return the code, and JSON or bytes."""
         context = ssl.create_default_context(cafile=str(self.certificates.authority))
         context.load_cert_chain(self.certificates.certificate(user), self.certificates.key(user))
         connection = http.client.HTTPSConnection(HOST, port or self.kubernetes_port, context=context, timeout=120)
@@ -63,7 +62,6 @@ class Environment:
             raise programs.ProgramFailed(f"cannot create {body['kind']} {body['metadata']['name']}: {code} {answer}")
 
     def aggregate(self, name: str, port: int, *, version: str = "v1alpha1", group: str = GROUP) -> None:
-        """Let kube-apiserver aggregate ``group`` from the local server at ``port``; ProgramFailed if it does not in time."""
         service = {"type": "ExternalName", "externalName": "localhost", "ports": [{"port": port}]}
         path = "/api/v1/namespaces/default/services"
         self.call("DELETE", f"{path}/{name}")
@@ -94,10 +92,6 @@ def _base64(file: Path) -> str:
 
 @contextmanager
 def environment(directory: Path, *, cluster: bool = True, others: frozenset[int] = frozenset()) -> Iterator[Environment]:
-    """Run etcd, and a prepared kube-apiserver if ``cluster``, on the processors ``others`` (empty: any) during the block.
-
-    Raises ProgramFailed, StepFailed.
-    """
     made = certificates.make(directory / "pki")
     with ExitStack() as stack:
         port, peer = free_port(), free_port()
@@ -179,7 +173,6 @@ def _kube_apiserver(made: Certificates, etcd_url: str, port: int) -> Sequence[st
 
 
 def _prepare(here: Environment) -> None:
-    """Make the namespaces, and grant a user and a group all rights on flunders and our own kinds."""
     for name in NAMESPACES:
         here.ensure("/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
     rbac, path = "rbac.authorization.k8s.io/v1", "/apis/rbac.authorization.k8s.io/v1"

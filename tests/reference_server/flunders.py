@@ -133,6 +133,5 @@ class FischerStrategy(Strategy):
 
 
 def strategies(group: str = GROUP) -> tuple[Strategy, ...]:
-    """Return the kinds of the sample-apiserver, under ``group``."""
     flunders = FlunderStrategy(group)
     return (flunders, FlunderV1beta1Strategy(flunders), FischerStrategy(group))

@@ -86,7 +86,6 @@ def _prefer(pid: int) -> None:
 
 
 def answers(url_port: int, path: str, certificates: Certificates, user: str) -> int:
-    """Return the status code of a GET, or 0 without an answer."""
     context = ssl.create_default_context(cafile=str(certificates.authority))
     context.load_cert_chain(certificates.certificate(user), certificates.key(user))
     connection = http.client.HTTPSConnection(HOST, url_port, context=context, timeout=10)
@@ -103,7 +102,6 @@ def answers(url_port: int, path: str, certificates: Certificates, user: str) -> 
 
 
 def wait_until_ready(program: Program, port: int, certificates: Certificates, user: str, seconds: float = 120.0) -> float:
-    """Wait until ``/readyz`` answers 200; return the seconds that it took. ProgramFailed if the program ends, or takes too long."""
     began = time.monotonic()
     while answers(port, "/readyz", certificates, user) != http.client.OK:
         if program.process.poll() is not None:

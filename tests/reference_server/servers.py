@@ -80,13 +80,11 @@ class Server:
         return programs.wait_until_ready(self.program, self.port, self.here.certificates, ADMIN)
 
     def end(self) -> None:
-        """End the server; log and stored objects stay."""
         if self.program is not None:
             self.program.end()
             self.program = None
 
     def use(self, setting: Setting) -> bool:
-        """Restart the server, which clears caches, if ``setting`` differs from the current one; return whether it restarted."""
         if setting == self.setting:
             return False
         self.end()

@@ -159,7 +159,6 @@ def refused(**status: Any) -> dict[str, str]:
 
 
 def unapplicable(operation: Any, name: str = "m1") -> Step:
-    """Return a create request with a webhook that answers with this JSON patch."""
     coded = base64.b64encode(json.dumps(operation).encode()).decode()
     return post(wishing("patched", wish(name, response={"patchType": "JSONPatch", "patch": coded})), "?dryRun=All")
 

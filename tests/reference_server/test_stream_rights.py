@@ -114,7 +114,6 @@ def watched_with_websocket_client(here: Environment) -> Any:
 
 @asynccontextmanager
 async def aggregated(here: Environment, strategy: WidgetStrategy) -> AsyncIterator[tuple[Behind, aiohttp.ClientSession, str]]:
-    """Serve widgets behind kube-apiserver; yield the server to which their stream leads, a session, and our server's URL."""
     behind, context = Behind(), ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.load_cert_chain(here.certificates.certificate("server"), here.certificates.key("server"))
     echo = web.Server(behind.echo)

@@ -92,7 +92,6 @@ def keep_addresses() -> None:
 
 
 def is_older() -> bool:
-    """Return whether a cluster exists with other addresses than this code gives."""
     path = _addresses_path()
     return (layout.state() / "etcd").exists() and (not path.exists() or path.read_text() != _addresses())
 

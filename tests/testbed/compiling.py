@@ -30,7 +30,6 @@ def settings(available_bytes: int, processors: int, given: Mapping[str, str]) ->
 
 
 def environment() -> dict[str, str]:
-    """Return the environment for ``go build`` by this machine's memory and processors."""
     return settings(available(pathlib.Path("/proc/meminfo").read_text(), _cgroup()), os.cpu_count() or 1, os.environ)
 
 

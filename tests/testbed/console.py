@@ -12,7 +12,6 @@ LEAVE = b"\x1d"  # Ctrl-]
 
 
 def wait_for(machine: str, pattern: str, *, timeout_seconds: float = 90) -> str:
-    """Read a machine's serial console until ``pattern`` appears; return the output. StepFailed after the timeout."""
     deadline = time.monotonic() + timeout_seconds
     seen = ""
     while time.monotonic() < deadline:
@@ -26,7 +25,6 @@ def wait_for(machine: str, pattern: str, *, timeout_seconds: float = 90) -> str:
 
 
 def _attach_once(machine: str, pattern: str, deadline: float) -> tuple[str, bool]:
-    """Read one connection until the pattern, the deadline or its end; return the output and whether it matched."""
     controller, terminal = os.openpty()
     environment = {**os.environ, **kubectl.environment()}
     process = subprocess.Popen(

@@ -22,7 +22,6 @@ _OF_PIP = {"index-url": "UV_DEFAULT_INDEX", "extra-index-url": "UV_INDEX", "find
 
 
 def pinned(name: str, requirements: str) -> str:
-    """Return the lines of one distribution in a requirements file; StepFailed without any."""
     found = re.search(rf"^{re.escape(name)}==.*?(?<!\\)$", requirements, re.MULTILINE | re.DOTALL)
     if found is None:
         raise progress.StepFailed(f"{PINS.name} pins no {name}")

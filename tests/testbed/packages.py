@@ -94,7 +94,6 @@ def install(*, for_tests: bool = False) -> None:
 
 
 def install_for_python() -> None:
-    """Install missing packages for the virtual environment; without root, only name them."""
     _install_or_say(missing_for_python(), "the virtual environment")
 
 

@@ -124,7 +124,6 @@ def ensure(name: str, arguments: Sequence[str | os.PathLike[str]], *, environmen
 
 
 def end(wanted: Iterable[str], *, grace_seconds: float = 10) -> None:
-    """End the processes of these names: SIGTERM, and SIGKILL after ``grace_seconds``. Return when none runs."""
     chosen = list(wanted)
     end_all([identity for name in chosen if (identity := find(name)) is not None], grace_seconds=grace_seconds)
     _ours[:] = [process for process in _ours if process.poll() is None]

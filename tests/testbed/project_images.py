@@ -134,7 +134,6 @@ def copy_out(image: images.Image, inside: str, target: pathlib.Path) -> None:
 
 
 def _write_bill(name: str, reference: str, path: pathlib.Path) -> None:
-    """Write the bill of materials of a built image, and report packages that differ from ``packages.lock``."""
     container = _buildah_output("from", "--pull=never", reference).strip()
     try:
         root = pathlib.Path(_buildah_output("mount", container).strip())

@@ -19,7 +19,6 @@ _REFERENCE = f"localhost/kubevirt/{LAUNCHER}-before:{COMMIT[:12]}"
 
 
 def give_launcher() -> str:
-    """Build the previous release's virt-launcher image, import it, and return its digest for ``image.digests.virt-launcher``."""
     (image,) = images.ensure([launcher()])
     with cluster._alone():
         images.import_into_nodes([image])
@@ -50,7 +49,6 @@ def _packages(containerfile: str) -> set[str]:
 
 
 def _configuration(containerfile: str) -> set[str]:
-    """Return a Containerfile's lines ENV, ENTRYPOINT and the last USER."""
     lines = [line for line in containerfile.splitlines() if line.startswith(("ENV ", "ENTRYPOINT ", "USER "))]
     users = [line for line in lines if line.startswith("USER ")]
     return {line for line in lines if line not in users} | set(users[-1:])
@@ -92,7 +90,6 @@ def _build(archive: pathlib.Path) -> None:
 
 
 def check_out(target: pathlib.Path, repository: pathlib.Path = layout.REPOSITORY, commit: str = COMMIT) -> None:
-    """Write a commit's source, by default the previous release's, into a new directory."""
     _refuse_short_history(repository, commit)
     target.mkdir(parents=True)
     archive = target.with_name("source.tar")

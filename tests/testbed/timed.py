@@ -13,7 +13,6 @@ from collections.abc import Sequence
 
 
 def run(title: str, command: Sequence[str]) -> int:
-    """Run the command, and print its times and the load; return its exit status, 128 plus the signal's number after a signal."""
     before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
     process = subprocess.Popen(command)
     while True:

@@ -14,7 +14,6 @@ _printing = threading.Lock()
 
 
 def run(commands: Sequence[str]) -> int:
-    """Run the commands at once; return the first exit status that is not 0, 128 plus the signal's number after a signal."""
     with ThreadPoolExecutor(len(commands)) as threads:
         hidden = [threads.submit(_hidden, each) for each in commands[:-1]]
         shown = threads.submit(_shown, commands[-1])

@@ -7,7 +7,6 @@ Pod = Mapping[str, Any]
 
 
 def unbounded(spec: Pod) -> list[str]:
-    """Return a text for each resource that a pod's containers could use without a bound, with the missing field."""
     found = [
         f"volume {each['name']}: an emptyDir without sizeLimit"
         for each in spec.get("volumes", ())

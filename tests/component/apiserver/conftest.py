@@ -30,7 +30,6 @@ NAMESPACE = "acc"
 
 @pytest.fixture(autouse=True)
 def nobody_changes_what_the_cache_holds(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Check after the test that no request changed a cached or replaced object in place."""
     monkeypatch.setattr(changes.Record, "cool", lambda _: None)
     items._warm.clear()
     yield

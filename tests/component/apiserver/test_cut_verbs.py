@@ -101,7 +101,6 @@ class World:
     known: dict[str, tuple[Answer, list[str]]] = field(default_factory=dict)
 
     async def begin(self, verb: str) -> list[str]:
-        """Store only a machine in the state before ``verb``; return all objects."""
         self.cutting.disarm()
         storage = self.second.storage
         await storage.commit([], [Delete(each.key) for each in (await storage.range("/registry/")).entries])

@@ -234,7 +234,6 @@ async def quiet(cluster: Cluster) -> None:
 
 
 async def call(cluster: Cluster, verb: str, body: Mapping[str, Any]) -> None:
-    """Apply a verb to the machine or its Migration, as virt-api does."""
     api, now = cluster.api, datetime.now(UTC)
     found = verbs.VERBS[verb]
     if isinstance(found, verbs.Migrate):
@@ -299,7 +298,6 @@ async def test_next_virt_controller_finishes_a_verb(name: str, *, is_lost: bool)
 
 
 async def every_cut_ends_alike(play: Callable[..., Awaitable[object]], *, is_lost: bool) -> None:
-    """Compare the end after a kill at each step with the end without one."""
     expected = await play(None)
     step = 0
     while (found := await play(step, is_lost=is_lost)) is not None:

@@ -36,7 +36,6 @@ async def healthy_machines_start(cluster: Cluster, name: str) -> None:
 
 
 async def attack(cluster: Cluster, collection: str, cases: Sequence[Case]) -> None:
-    """Store the objects, start a valid VM, wait for an Event about each invalid object, and delete them."""
     prefix = f"{collection.rsplit('/', 1)[-1]}-{len(cluster.api.log)}"
     placed: list[tuple[str, Case, bool]] = []
     for number, case in enumerate(cases):

@@ -202,7 +202,6 @@ async def test_broken_connection_is_retried_in_another_pod(api: FakeAPI, cluster
         await api.edit(MIGRATIONS, "ns", "move", write)
 
     async def ends(name: str) -> None:
-        """Wait for a pod's deletion, check that the retry has not begun, and end the pod as the kubelet does."""
         await cluster.until(lambda: api.get(PODS, "ns", name)["metadata"].get("deletionTimestamp"), "a deletion")
         assert api.get(PODS, "ns", name)["metadata"]["deletionGracePeriodSeconds"] == migration_retries.GRACE_SECONDS
         await asyncio.sleep(0.2)

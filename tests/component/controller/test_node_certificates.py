@@ -27,8 +27,6 @@ CONFIG_MAPS = "/api/v1/configmaps"
 
 
 class World:
-    """A fake API with an authority, and a request of node1's virt-handler."""
-
     def __init__(self, api: FakeAPI) -> None:
         self.api = api
 

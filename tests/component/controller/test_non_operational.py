@@ -106,7 +106,6 @@ async def test_a_removed_taint_returns_and_a_conflict_is_retried(api: FakeAPI) -
         assert allowed is not None
 
         def meanwhile(method: str, path: str, query: Any) -> bool:
-            """Let another client write the Node between our read and our update."""
             if method == "PUT" and path == f"{NODES}/node2" and len(found.writes()) == before:
                 node = api.objects[NODES, "", "node2"]
                 node["metadata"]["resourceVersion"] = "1000000"

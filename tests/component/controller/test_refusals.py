@@ -26,7 +26,6 @@ def refuse_resizes(api: FakeAPI) -> None:
 
 
 def refuse_pods_of_disks(api: FakeAPI, room: int) -> list[str]:
-    """Refuse disks' pods beyond the first ``room``; return the list of allowed pods' names, which grows."""
     names: list[str] = []
 
     def refuse(collection: str, obj: dict[str, Any]) -> None:

@@ -58,7 +58,7 @@ def of_guest(launcher: FakeLauncher) -> list[str]:
 
 
 async def played(kubelet: Path, change: str, step: int, *, is_lost: bool) -> bool:
-    """Play a change, and kill virt-handler at this step, with or without its effect; return False without such a step."""
+    """Return False without a step of this number."""
     runs, desired = CHANGES[change]
     async with a_world(kubelet) as world:
         await world.vm()

@@ -103,8 +103,6 @@ def forms(vm: Object, case: Case) -> tuple[Object, Object]:
 
 
 def edit(case: Case) -> Callable[[Object], None]:
-    """Return a function that edits a VM as virt-api and virt-controller do; a removed disk stays in the running form."""
-
     def change(vm: Object) -> None:
         old, new = forms(vm, case)
         vm["spec"]["domain"] = new
@@ -122,7 +120,6 @@ def record(vm: Object, pod_uid: str) -> None:
 
 
 async def follow_ejection(world: World) -> None:
-    """Record the next medium's pod, as virt-controller does, once the drive is empty."""
     await eventually(lambda: "running" in world.status() and bool(hot_plug.added(world.api.get(VMS, "default", "testvm"))))
     await world.api.edit(VMS, "default", "testvm", partial(record, pod_uid=NEXT))
 
@@ -140,7 +137,7 @@ def is_there(launcher: FakeLauncher) -> list[bool]:
 
 
 async def played(kubelet: Path, case: Case, step: int, *, is_lost: bool, kills_libvirtd: bool) -> bool:
-    """Play a change, and cut it at this step; return False without such a step."""
+    """Return False without a step of this number."""
     comes, again = case.after not in (None, DRIVE), case.before not in (None, DRIVE) and case.after not in (None, DRIVE)
     expected = [True] if comes else [False] if case.after == DRIVE else []
     mounted = {} if comes and not again else {"data": "pod-of-the-disk"}

@@ -59,7 +59,7 @@ async def edit(world: World, members: Mapping[str, Any]) -> None:
 
 
 async def played(kubelet: Path, what: live_changes.What, step: int, *, is_lost: bool) -> bool:
-    """Play a change, and kill virt-handler at this step, with or without its effect; return False without such a step."""
+    """Return False without a step of this number."""
     members, before, after = CHANGES[what]
     async with a_world(kubelet) as world:
         await world.vm()

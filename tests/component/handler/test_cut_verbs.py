@@ -61,7 +61,6 @@ class Cutter:
 
     @contextmanager
     def killed(self) -> Iterator[None]:
-        """Lose the effect of the block, or its end, if virt-handler is killed at this step."""
         is_cut = self._is_cut_here()
         if is_cut and self.is_lost:
             raise CommandFailed("the command did not run")
@@ -119,7 +118,7 @@ async def begin(world: World, verb: str) -> None:
 
 
 async def played(kubelet: Path, verb: str, step: int, *, is_lost: bool) -> bool:
-    """Play a verb, and kill virt-handler at this step, with or without its effect; return False without such a step."""
+    """Return False without a step of this number."""
     prepare, saved = (on_node_disk, on_disk()) if verb in ON_NODE_DISK else (claimed, image())
     async with a_world(kubelet) as world:
         await prepare(world, **({"managedSave": saved} if verb in RESUMES else {}))

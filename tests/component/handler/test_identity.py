@@ -55,7 +55,6 @@ class World:
 
     @asynccontextmanager
     async def node(self, node: str, token_of: str = "", directory: str = "") -> AsyncIterator[Identity]:
-        """Run a node's Identity during the block, with the token of a virt-handler pod on node ``token_of`` (empty: the same node)."""
         self.api.users[f"token-{node}"] = claimed(token_of or node)
         async with Client(replace(self.config, token=f"token-{node}"), user_agent="test") as client, asyncio.TaskGroup() as tasks:
             identity = Identity(client, node, NAMESPACE, self.root / (directory or node), self.clock)

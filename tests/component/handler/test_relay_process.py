@@ -206,7 +206,6 @@ async def test_one_tenants_unread_connections_stop_no_other_migration(scene: Sce
 
 @contextlib.contextmanager
 def silent_pod(scene: Scene) -> Iterator[None]:
-    """Listen on the migration sockets of pod ``silent`` during the block, without accepting or reading."""
     run = os.open(run_directory(scene.root, "silent"), os.O_PATH)
     with contextlib.ExitStack() as stack:
         stack.callback(os.close, run)
@@ -222,7 +221,6 @@ def silent_pod(scene: Scene) -> Iterator[None]:
 async def flood(
     stack: contextlib.AsyncExitStack, leading: asyncio.TaskGroup, scene: Scene, uid: str
 ) -> list[tuple[socket.socket, asyncio.Task[str]]]:
-    """Open all connections of a migration to pod ``silent``; return each one's (source pod's socket, task that returns how it ended)."""
     scene.incoming.expect(uid, Expected("silent", "n", scene.release))
     process, pods = RelayProcess(), []
     stack.push_async_callback(process.end)
@@ -243,7 +241,6 @@ async def flood(
 async def led(
     stack: contextlib.AsyncExitStack, leading: asyncio.TaskGroup, scene: Scene, source: RelayProcess, target: RelayProcess
 ) -> tuple[list[socket.socket], list[asyncio.Task[str]]]:
-    """Connect two pods through two relay processes; return their sockets, and the tasks that relay."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         dialled = socket.create_connection(listener.getsockname())
         accepted, _ = listener.accept()

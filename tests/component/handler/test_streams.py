@@ -398,7 +398,6 @@ async def test_a_stopping_handler_closes_streams_with_going_away(tmp_path: Path)
 
 @pytest.fixture
 async def listening(scene: Scene) -> AsyncIterator[int]:
-    """Listen as the guest does, and yield the port: send bytes back in capitals, then ``OK`` after the last."""
     scene.targets["uid-1"] = Target("pod-1", addresses=(UNREACHABLE, ADDRESS))
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

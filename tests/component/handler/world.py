@@ -379,7 +379,6 @@ class World:
         return await self.api.put(VMS, vm)
 
     async def record(self, migration: Object, namespace: str = "default", name: str = "testvm") -> None:
-        """Write to ``status.migration``, as virt-controller does, that this Migration moves the machine."""
         told = {"name": name_of(migration), "uid": migration["metadata"]["uid"], "phase": migration["status"]["phase"]}
         await self.api.edit(VMS, namespace, name, lambda vm: vm["status"].update(migration=told))
 

@@ -40,7 +40,6 @@ def _take_address(address: str) -> None:
 
 
 def _delete_rules() -> None:
-    """Try to delete all nftables tables: NFT_MSG_DELTABLE without a name. OSError if refused."""
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 12) as netlink:
         head = struct.pack("=BBH", 0, 0, socket.htons(10))
         batch = b"".join(struct.pack("=IHHII", 20, kind, 5, 1, 0) + head for kind in (0x10, 0x0A02, 0x11))

@@ -74,7 +74,6 @@ def ipv6(source: str, destination: str, protocol: int, payload: bytes, *, hop_li
 
 
 def summed6(source: str, destination: str, protocol: int, payload: bytes, at: int) -> bytes:
-    """Return an IPv6 packet's payload, with the checksum written at offset ``at``."""
     payload = payload[:at] + bytes(2) + payload[at + 2 :]
     total = checksum(ends6(source, destination) + struct.pack("!II", len(payload), protocol) + payload)
     return payload[:at] + struct.pack("!H", total) + payload[at + 2 :]
@@ -96,7 +95,6 @@ def tcp6(source: str, destination: str, flags: int, *, ports: tuple[int, int], a
 
 
 def neighbour(kind: int, source: str, destination: str, target: str, option: int, of: str) -> bytes:
-    """Return a neighbour solicitation (135) or advertisement (136) about ``target``; its ``option`` has the MAC address ``of``."""
     flags = b"\xe0\0\0\0" if kind == 136 else bytes(4)
     return icmpv6(source, destination, kind, flags + socket.inet_pton(socket.AF_INET6, target) + bytes((option, 1)) + mac(of))
 

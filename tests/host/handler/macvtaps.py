@@ -15,7 +15,6 @@ from handler.devices import macvtap
 
 
 def free_minor() -> int:
-    """Return a random minor number without a macvtap; skip the test without the kernel's driver."""
     major = macvtap.driver()
     if major is None:
         pytest.skip("the kernel has no driver for macvtaps")

@@ -112,7 +112,6 @@ def a_pod_beside(first: Pod, number: int) -> Iterator[Pod]:
 
 @contextmanager
 def a_pod_of_the_bridge_plugin(directory: Path) -> Iterator[Pod]:
-    """Yield a pod that CNI's plugin ``bridge`` made, with IPv4, IPv6 and hairpin mode; the caller's namespace has the bridge, cni0."""
     tag = uuid.uuid4().hex[:6]
     inner, outer = f"h7p{tag}", f"h7o{tag}"
     for name in (inner, outer):
@@ -153,7 +152,6 @@ def within(name: str, function: Callable[[], T]) -> T:
 
 class Tap:
     def __init__(self, pod: Pod, name: str = "tap0") -> None:
-        """Open the tap, and wait until it is up; earlier frames are lost."""
         self._file = pod.inside(lambda: os.open("/dev/net/tun", os.O_RDWR | os.O_CLOEXEC | os.O_NONBLOCK))
         fcntl.ioctl(self._file, TUNSETIFF, struct.pack("16sH22x", name.encode(), IFF_TAP | IFF_NO_PI))
         deadline = time.monotonic() + 10
@@ -161,14 +159,12 @@ class Tap:
             time.sleep(0.01)
 
     def send(self, frame: bytes) -> bool:
-        """Send a frame as the guest; return whether the tap, which must be up, accepted it."""
         try:
             return os.write(self._file, frame) == len(frame)
         except OSError:
             return False
 
     def receive(self, wanted: Callable[[bytes], bool], seconds: float = 30.0) -> bytes:
-        """Return the next frame that ``wanted`` accepts, and drop those before it; TimeoutError after ``seconds``."""
         deadline = time.monotonic() + seconds
         while (left := deadline - time.monotonic()) > 0:
             if select.select([self._file], [], [], left)[0] and wanted(frame := os.read(self._file, 4096)):

@@ -26,7 +26,6 @@ TABLE = f"kubevirt_{TAP}"
 
 @pytest.fixture
 def pod() -> Iterator[Pod]:
-    """Yield a pod with a second veth, as a CNI plugin with IPAM leaves it."""
     with pods.a_pod() as made:
         run("ip", "-n", made.name, "link", "set", "eth0", "mtu", "1420")
         run("ip", "-n", made.caller, "link", "add", "lan", "mtu", "1400", "type", "veth", "peer", "name", LINK, "netns", made.name)

@@ -31,7 +31,6 @@ VM: dict[str, Any] = {
 
 @pytest.fixture
 def pod() -> Iterator[Pod]:
-    """Yield a pod with a second veth, as a CNI plugin leaves it, with the guest's MAC address."""
     with pods.a_pod() as made:
         run("ip", "-n", made.caller, "link", "add", "lan", "mtu", "1400", "type", "veth", "peer", "name", LINK, "netns", made.name)
         run("ip", "-n", made.name, "link", "set", LINK, "mtu", "1400", "address", MAC)

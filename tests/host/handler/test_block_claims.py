@@ -46,7 +46,6 @@ class Pod:
         return self.root / layout.DEVICES_DIRECTORY.lstrip("/") / "data"
 
     def run(self, script: str, path: Path) -> subprocess.Popen[bytes]:
-        """Start a shell of the pod's user, with ``path`` as ``$0``."""
         enter = f"echo $$ > {self.cgroup}/cgroup.procs && exec setpriv --reuid 107 --regid 107 --clear-groups sh -c '{script}' {path}"
         return subprocess.Popen(["sh", "-c", enter], stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
 

@@ -43,10 +43,6 @@ class World:
     def ask(
         self, kind: int, data: bytes, source: str = "0.0.0.0", destination: str = "255.255.255.255"
     ) -> tuple[str, bytes, message.Request]:
-        """Send a DHCP request up to 8 times, until an answer of this kind; return its destination (MAC), offered address and content.
-
-        TimeoutError without one.
-        """
         for _ in range(8):
             self.send(data, source, destination)
             try:

@@ -90,7 +90,6 @@ class World:
         self.uplink = pod.outside(lambda: Ear("peer"))
 
     def heard(self) -> bytes:
-        """Send a legal frame; return the joined frames that bridge and uplink received up to it."""
         assert self.tap.send(LEGAL)
         return b"".join(self.bridge.until(LAST) + self.uplink.until(LAST))
 

@@ -90,7 +90,6 @@ async def world(pod: Pod) -> AsyncIterator[World]:
 
 
 def heard(world: World) -> bytes:
-    """Send a legal frame; return the joined frames that bridge and uplink received up to it."""
     assert world.tap.send(LEGAL)
     return b"".join(world.bridge.until(LAST) + world.uplink.until(LAST))
 

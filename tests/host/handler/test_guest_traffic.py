@@ -97,7 +97,6 @@ def tell(pod: Pod, host: str, port: int, times: int) -> None:
 
 
 def refused_datagrams(viewer: Viewer) -> int:
-    """Return the number of datagrams that the guest received at unused ports."""
     return int(viewer.sh("awk '/^Udp:/ {n = $3} END {print n}' /proc/net/snmp"))
 
 

@@ -34,7 +34,6 @@ pytestmark = [pytest.mark.host, pytest.mark.timeout(150)]
 
 
 def node_of(transport: asyncio.BaseTransport | None) -> str:
-    """Return the node that the peer's certificate names, without a check of revocations."""
     return trust.node_of(peers.presented(transport), Revocations())
 
 
@@ -178,7 +177,6 @@ async def test_guest_is_reset_once_despite_a_handler_kill(world: World, pods: Po
 
 
 def booted(launcher: sandbox.Launcher, times: int) -> int:
-    """Wait for ``times`` boots of the guest and for its answer; return the number of boots."""
     with launcher.console() as console:
         seen = "".join(console.expect(sandbox.READY) for _ in range(times))
         return (seen + console.ask("echo here")).count("GUEST-READY")

@@ -41,7 +41,6 @@ VM: dict[str, Any] = {
 
 @contextlib.contextmanager
 def with_device(pod: Pod, root: Path) -> Iterator[tuple[Pod, int]]:
-    """Yield the pod with ``root`` as its root directory, where a macvtap's device node is, and the macvtap's minor number."""
     (root / "dev").mkdir(parents=True)
     minor = free_minor()
     os.mknod(root / macvtap.path_of(minor)[1:], 0o600 | stat.S_IFCHR, os.makedev(macvtap.driver() or 0, minor))
@@ -64,7 +63,6 @@ def occupy(pod: Pod, last: int) -> None:
 
 @pytest.fixture(params=["veth", "macvlan"])
 def made(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Pod, int]]:
-    """Yield a pod with a second link, as the CNI plugin ``bridge`` or ``macvlan`` leaves it, and its macvtap's minor number."""
     with pods.a_pod() as pod, with_device(pod, tmp_path / "root") as found:
         node = f"{pod.caller}n"
         if request.param == "veth":

@@ -46,7 +46,6 @@ def a_vm(*interfaces: dict[str, Any], uid: str = "3f0e") -> dict[str, Any]:
 
 @pytest.fixture
 def pod() -> Iterator[Pod]:
-    """Yield a pod with a link to a further network; its caller's namespace is the node's."""
     with pods.a_pod() as made:
         link = attachments.link("lan")
         run("ip", "-n", made.caller, "link", "add", "lan", "type", "veth", "peer", "name", link, "netns", made.name)

@@ -19,7 +19,6 @@ SERVE = "import socket, sys; s = socket.create_server(('127.0.0.1', 8080)); prin
 
 @pytest.fixture
 def elsewhere() -> Iterator[Path]:
-    """Yield the path of the network namespace of a process that listens on port 8080 of its loopback."""
     command = ["unshare", "--net", "sh", "-c", f'ip link set lo up && exec python3 -c "{SERVE}"']
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None

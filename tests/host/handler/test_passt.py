@@ -48,7 +48,6 @@ def start(program: Path, guest_with_network: guest.Guest, tmp_path: Path) -> Ite
 
 
 def addresses_of(pod: Pod) -> str:
-    """Return the addresses in the pod, a line each, without the links' states and marks of duplicate address detection."""
     return run("ip", "-n", pod.name, "-oneline", "address", "show").replace(" tentative", "")
 
 
@@ -68,7 +67,6 @@ def process(launcher: Launcher) -> int:
 
 
 def has_ipv6(viewer: Viewer) -> bool:
-    """Return whether router advertisements gave the guest IPv6 addresses, all usable by now."""
     addresses = [line for line in viewer.sh("ip -6 address show dev eth0").splitlines() if "inet6 fd99:" in line]
     return bool(addresses) and not any("tentative" in line for line in addresses)
 
@@ -142,7 +140,6 @@ async def test_passt_guest_has_the_pods_addresses_and_reconnects(start: Start) -
 
 
 def kill_passt(pod: Pod, launcher: Launcher, client: Client, viewer: Viewer) -> int:
-    """Kill passt during an open connection, and wait until new connections work; return the killed pid."""
     before = open_in_the_guest(viewer, 23)
     with connected(pod, 23):
         # passt accepts it before the guest does.

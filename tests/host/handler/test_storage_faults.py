@@ -194,7 +194,6 @@ def _say(listener: socket.socket, words: bytes) -> None:
 
 
 def serve(here: Here, *options: str) -> subprocess.Popen[bytes]:
-    """Serve 4 MiB at the disk's socket with ``qemu-nbd``; return its process."""
     directory = here.volume / "data"
     directory.mkdir(exist_ok=True)
     image = here.kubelet / "image"

@@ -57,7 +57,6 @@ class Ceph:
         self._monitor = None
 
     def user(self, name: str) -> str:
-        """Make a user with read and write access to images; return the key."""
         self.tell("ceph", "auth", "get-or-create", f"client.{name}", "mon", "profile rbd", "osd", "profile rbd pool=rbd")
         return self.tell("ceph", "auth", "print-key", f"client.{name}").decode().strip()
 

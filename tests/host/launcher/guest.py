@@ -98,7 +98,6 @@ def _build(work: Path, package: str, modules: Sequence[str], programs: Sequence[
 
 
 def copy_modules(kernel: Path, modules: Sequence[str], root: Path, order: str) -> None:
-    """Copy modules, with dependencies, of the kernel unpacked at ``kernel`` to an initramfs; list them in ``order``, in loading order."""
     version = next((kernel / "lib/modules").iterdir()).name
     run("depmod", "-b", str(kernel), version)
     names: list[str] = []

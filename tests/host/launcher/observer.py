@@ -92,7 +92,6 @@ class Observer:
             time.sleep(0.001)
 
     def wait(self, condition: Callable[[View, View], bool], seconds: float = 30.0) -> None:
-        """Wait until the condition holds for the views of (source, target); AssertionError after ``seconds``."""
         deadline = time.monotonic() + seconds
         while not condition(*self.views):
             assert time.monotonic() < deadline, f"still {self.views}"

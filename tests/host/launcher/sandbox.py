@@ -45,7 +45,6 @@ NO_GRAPHICS: dict[str, Any] = {"graphics": [], "interfaces": []}
 
 
 def a_machine(name: str = "testvm", **domain: Any) -> messages.Machine:
-    """Return a small VM with Linux; ``domain`` replaces members of its specification."""
     specification = {
         "memory": {"guest": "128Mi"},
         "machine": {"type": "q35"},
@@ -280,12 +279,10 @@ class Launcher:
         return [pid for path in paths for pid in pids_in(path) if alive(pid)]
 
     def wait(self, seconds: float = 20.0) -> int:
-        """Wait for virt-launcher's end; return its exit code. AssertionError after these given seconds (tests/given_time.py)."""
         wait_for(lambda: self.process.poll() is not None, seconds, "the launcher's end")
         return self.process.wait()
 
     def kill(self) -> None:
-        """End the pod's QEMU, libvirtd and launcher, and unmount its directories."""
         if self.process.poll() is None:
             # A PID namespace ends with its first process, and libvirt's files have the namespace's pids.
             pids = self._children() if self._first else [*self.qemu(), *pids_in(self.run_directory / "libvirt/libvirtd.pid")]
@@ -361,7 +358,6 @@ class Client:
         return answer.status
 
     def until(self, condition: Callable[[messages.Status], Any], seconds: float = 30.0) -> messages.Status:
-        """Return the first status for which ``condition`` holds; TimeoutError after these given seconds."""
         deadline = Deadline(seconds)
         while not condition(self.status):
             left = deadline.left
@@ -430,7 +426,6 @@ def alive(pid: int) -> bool:
 
 
 def wait_for(condition: Callable[[], T | None], seconds: float, what: str) -> T:
-    """Call ``condition`` until its result is true, and return that; AssertionError after ``seconds`` of available processor time."""
     deadline = Deadline(seconds)
     while not (value := condition()):
         assert not deadline.is_over, f"waited {seconds} s for {what}"
@@ -440,7 +435,6 @@ def wait_for(condition: Callable[[], T | None], seconds: float, what: str) -> T:
 
 @contextmanager
 def killed_afterwards(launchers: list[Launcher]) -> Iterator[None]:
-    """Kill the listed launchers after the block, also those that the block adds to the list."""
     try:
         yield
     finally:

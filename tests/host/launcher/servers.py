@@ -146,7 +146,6 @@ class NfsServer:
     address = "192.0.2.1"
 
     def __init__(self, namespace: str, directory: Path) -> None:
-        """Create the network namespace, ganesha's configuration, and the new ``directory``; its subdirectory ``export`` is exported."""
         self._namespace, self._directory, self.export = namespace, directory, directory / "export"
         self._server: subprocess.Popen[bytes] | None = None
         self._portmapper: subprocess.Popen[bytes] | None = None

@@ -25,7 +25,6 @@ def operate(client: Client, number: int, action: messages.OperationAction, **mor
 
 
 def write(viewer: Viewer, name: str) -> None:
-    """Create ``/data/NAME`` on the guest's disk in the background, then ``/tmp/NAME`` to show that it is done."""
     viewer.sh(f"(touch /data/{name}; touch /tmp/{name}) >/dev/null 2>&1 & true")
 
 

@@ -34,7 +34,6 @@ class Counted:
         self._program.chmod(0o755)
 
     async def learn(self, given: str) -> tuple[str, int]:
-        """Give the cache ``given`` to a new libvirtd; return libvirtd's cache afterwards, and how often libvirtd started QEMU."""
         before = len(self._runs.read_text().splitlines())
         with private_libvirtd() as daemon:
             emulator = Emulator(str(self._program), daemon.capabilities(str(self._program)))
@@ -56,7 +55,6 @@ def place() -> Iterator[Path]:
 
 
 def outdated(cache: str, name: str) -> str:
-    """Return the cache's XML with another last digit in the element ``name``, as of a different node."""
     changed, count = re.subn(rf"(<{name}>\d*)\d</{name}>", rf"\g<1>x</{name}>", cache)
     assert count == 1
     digit = "1" if f"2</{name}>" in cache else "2"

@@ -21,7 +21,6 @@ UID: Final = "7b1f4a0e-0000-4000-8000-000000000002"
 
 
 def give_disk(launcher: Launcher) -> Object:
-    """Put the cloud image where the kubelet mounts the image's volume; return the disk for the VM's spec."""
     place = launcher.images / "root" / cloud.INSIDE
     place.parent.mkdir(parents=True)
     try:

@@ -18,7 +18,6 @@ OTHERWISE_IN_QEMU: Final = {"pclmuldq": "pclmulqdq"}
 
 
 def libvirts(tag: str) -> set[str]:
-    """Return the names of libvirt's x86 CPU models or features; ``tag``: ``model`` or ``feature``."""
     return {str(each.get("name")) for file in CPU_MAP.glob("x86_*.xml") for each in ET.parse(file).getroot().findall(tag)}
 
 

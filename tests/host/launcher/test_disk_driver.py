@@ -40,7 +40,6 @@ def pod(program: Path, test_guest: guest.Guest, tmp_path: Path) -> Iterator[Laun
 
 
 def fill(pod: Launcher) -> Callable[[str], int]:
-    """Make a claim with 4 MiB of data for each disk; return a function from a disk's name to its allocated MiB."""
     for disk in DISKS:
         claim = pod.disks / disk["name"]
         claim.mkdir()

@@ -51,7 +51,6 @@ class Tree(NamedTuple):
 
 
 def samples(rule: Rule) -> list[str]:
-    """Return values that a rule accepts: all words, the ends of a range, or those of ``SAMPLES`` that fit."""
     if isinstance(rule, Words):
         return list(rule.allowed)
     found = [str(rule.least), str(rule.most)] if isinstance(rule, Number) else [each for each in SAMPLES if not rule(each)]
@@ -70,7 +69,6 @@ def smallest(name: str, allowed: Allowed) -> Tree:
 
 
 def each_of(name: str, allowed: Allowed) -> Iterator[tuple[str, Tree]]:
-    """Yield (place, element): the smallest valid element, then a copy with each optional attribute, text and child."""
     if isinstance(allowed, Choice):
         for value, element in allowed.elements.items():
             for place, tree in each_of(name, element):

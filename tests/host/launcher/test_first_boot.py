@@ -65,7 +65,6 @@ def files(viewer: Viewer, device: str) -> dict[str, str]:
 
 
 def label(viewer: Viewer, device: str) -> str:
-    """Return the volume identifier of an ISO image on a disk, as the guest reads it: ECMA-119, 8.4.7."""
     return viewer.sh(f"dd if=/dev/{device} bs=1 skip=32808 count=32 2>/dev/null")
 
 

@@ -27,13 +27,11 @@ NODES: Final = [{"cpus": "0-1,4-5", "memory": "128Mi"}, {"cpus": "6-7,2-3", "mem
 
 
 def processors_of_nodes(viewer: Viewer) -> list[str]:
-    """Return each NUMA node's processor numbers, such as ``0 1``, as Linux reads the table SRAT, in use or not."""
     listed = viewer.sh("for node in /sys/devices/system/node/node?; do echo $(ls $node | grep '^cpu[0-9]' | tr -d cpu | sort -n); done")
     return [line.strip() for line in listed.splitlines()]
 
 
 def memory_of_nodes(viewer: Viewer) -> list[float]:
-    """Return each NUMA node's MiB: all present pages, also the kernel's."""
     zones = viewer.sh("awk '/^Node/ {node = $2} $1 == \"present\" {print node, $2}' /proc/zoneinfo")
     found: dict[str, float] = {}
     for node, pages in (line.split() for line in zones.splitlines()):
@@ -42,7 +40,6 @@ def memory_of_nodes(viewer: Viewer) -> list[float]:
 
 
 def cores_of_sockets(viewer: Viewer) -> list[int]:
-    """Return each socket's number of cores, by structures of type 4 (SMBIOS 3.7, 7.5)."""
     table = bytes.fromhex(viewer.sh("od -An -v -tx1 /sys/firmware/dmi/tables/DMI").replace("\n", " "))
     found, at = [], 0
     while at < len(table):

@@ -82,7 +82,6 @@ def opened(uri: str) -> libvirt.virConnect | None:
 
 
 def pair(connection: libvirt.virConnect, name: str) -> tuple[ET.Element, ET.Element]:
-    """Return our XML of a machine with an emulated processor, and libvirt's XML of the domain that it defines."""
     definition = dataclasses.replace(MACHINES[name], pci_panic=connection.getLibVersion() >= 9_001_000)
     ours = to_xml(definition).replace('<domain type="kvm">', '<domain type="qemu">')
     domain = connection.defineXML(ours)

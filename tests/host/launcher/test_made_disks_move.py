@@ -26,7 +26,6 @@ READ = (
 
 
 def migrated(source: Launcher, target: Launcher, uid: str, *, cut: bool = False) -> messages.MigrationStatus:
-    """Migrate the guest; return the source's final report. ``cut``: first break the relay of disks made in the pod."""
     with source.client() as at_source, target.client() as at_target, relay.connected(source, target) as relays:
         at_target.ask(messages.PrepareMigrationTarget(uid, MACHINE, relays_made_disks=True))
         if cut:

@@ -18,7 +18,6 @@ SYNC = messages.Sync(a_tiny_machine())
 
 
 def boot_of(viewer: Viewer) -> tuple[str, int]:
-    """Return the guest's word for this boot, and the number of its commands since."""
     found = re.search(r"uptime=\d+ boot=(\w+) commands=(\d+)", viewer.ask("uptime"))
     assert found is not None
     return found[1], int(found[2])

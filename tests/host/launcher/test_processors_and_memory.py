@@ -35,7 +35,6 @@ TOLERATED_SECONDS: Final = 1800
 
 @pytest.fixture
 def start_with_hugepages(program: Path, test_guest: guest.Guest, tmp_path: Path) -> Iterator[Start]:
-    """Yield a function that starts a virt-launcher with huge pages; the host reserves enough for one VM, or the test is skipped."""
     before = HUGEPAGES.read_text()
     HUGEPAGES.write_text(str(int(before) + GUEST_PAGES))
     if int(HUGEPAGES.read_text()) < int(before) + GUEST_PAGES:
@@ -78,7 +77,6 @@ def is_ahead(viewer: Viewer, seconds: int) -> bool:
 
 
 def real_time_clock(viewer: Viewer) -> int:
-    """Return the guest's real-time clock, read as UTC, in Unix seconds."""
     return int(viewer.sh("cat /sys/class/rtc/rtc0/since_epoch"))
 
 

@@ -42,7 +42,6 @@ def start(program: Path, tmp_path: Path) -> Iterator[Start]:
 
 
 def devices(viewer: Viewer) -> set[str]:
-    """Return a text for each USB device of the guest, controllers excluded: speed in Mbit/s, vendor, product and name."""
     each = "echo $(cat $d/speed) $(cat $d/idVendor):$(cat $d/idProduct) $(cat $d/product)"
     told = viewer.sh(f"for d in /sys/bus/usb/devices/[0-9]*-*[0-9]; do [ -e $d/idVendor ] && {each}; done")
     return set(told.splitlines())

@@ -21,7 +21,6 @@ Start = Callable[[], Launcher]
 
 
 def read_to_end(connection: socket.socket) -> bytes:
-    """Shut down our direction of the connection; return the bytes that come until the other side ends it."""
     with connection:
         connection.settimeout(60)
         connection.shutdown(socket.SHUT_WR)

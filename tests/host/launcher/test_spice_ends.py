@@ -22,7 +22,6 @@ ENDS = {"before its first message": b"", "within it": INIT[:9], "behind it": INI
 
 @contextmanager
 def guarded(pod: Launcher) -> Iterator[socket.socket]:
-    """Yield a client's socket, joined with QEMU's as virt-handler joins it."""
     ours, theirs = socket.socketpair()
 
     async def copy() -> None:

@@ -45,7 +45,6 @@ def start(program: Path, test_guest: guest.Guest, tmp_path: Path, saves: Path) -
 
 
 def boot_of(viewer: sandbox.Viewer) -> tuple[str, int]:
-    """Return the guest's word for this boot, and the number of its commands since."""
     found = re.search(r"boot=(\w+) commands=(\d+)", viewer.ask("uptime"))
     assert found is not None
     return found[1], int(found[2])

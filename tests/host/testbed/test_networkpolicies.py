@@ -70,7 +70,6 @@ class World:
         self.inside("node", "nft", "-f", "-", stdin=ruleset.script(cluster, "here"))
 
     def check(self, source: str, *, reached: set[str], closed: set[str], addresses: Mapping[str, Sequence[str]] = ADDRESSES) -> None:
-        """Check that a pod connects to each ``name:port`` in ``reached`` and to none in ``closed``, over every family."""
         wanted = [
             (address, int(port), open_)
             for open_, some in ((True, reached), (False, closed))

@@ -43,7 +43,6 @@ class Follower(Generic[T]):
         return str(listed["metadata"]["resourceVersion"])
 
     def _watch(self, version: str) -> str:
-        """Watch from ``version`` on; return the revision to continue from, or an empty string to list again."""
         query = f"?watch=true&allowWatchBookmarks=true&timeoutSeconds={_WATCH_SECONDS}&resourceVersion={version}"
         for line in self._get(self._path + query, timeout=_WATCH_SECONDS + 30):
             event = json.loads(line)

@@ -125,7 +125,6 @@ def _meets(expression: Object, labels: Mapping[str, str]) -> bool:
 
 
 def _rules(cluster: Cluster, policy: Object, pod: Pod, family: str, direction: Direction) -> Iterator[str]:
-    """Yield nftables rules that allow a pod's packets, for one policy in one direction."""
     for rule in policy["spec"].get(direction.field) or ():
         given = rule.get(direction.peers)
         peers = _peers(cluster, policy, given, family, direction.other) if given else [("", cluster.pods)]

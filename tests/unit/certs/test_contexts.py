@@ -46,7 +46,6 @@ class Signer:
 
 
 def meet(client: ssl.SSLContext, server: ssl.SSLContext) -> None:
-    """Do a TLS handshake with a server named ``here``. ssl.SSLError if the client refuses."""
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
     ours, theirs = client.wrap_bio(to_client, to_server, server_hostname="here"), server.wrap_bio(to_server, to_client, server_side=True)
     for each in (ours, theirs, ours):

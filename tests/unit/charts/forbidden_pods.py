@@ -311,7 +311,6 @@ _GATE: Final = {"type": names.GUEST_RUNNING_GATE, "status": "True", "reason": "G
 
 
 def on_a_node(pod: Pod) -> None:
-    """Give a pod the status that its kubelet would write."""
     pod["metadata"] |= {"annotations": {"a": "b"}, "finalizers": ["example.com/f"]}
     pod["status"] = {
         "phase": "Running",

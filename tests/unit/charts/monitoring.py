@@ -39,14 +39,12 @@ def alerts() -> Mapping[str, Mapping[str, Any]]:
 
 
 def metrics_in(expression: str) -> set[str]:
-    """Return the names of an expression's metrics, without the suffixes of histograms."""
     found = NAMED.findall(re.sub(r"\{[^}]*\}", "", expression))
     return {next((each.removesuffix(end) for end in _OF_HISTOGRAM if each.endswith(f"_seconds{end}")), each) for each in found}
 
 
 @cache
 def exported() -> frozenset[str]:
-    """Return the names of metrics in our code, and ``up``, which Prometheus adds."""
     sources = [path.read_text(encoding="utf-8") for package in _PACKAGES for path in (ROOT / package).rglob("*.py")]
     written = {name for text in sources for name in re.findall(rf'"{NAMED.pattern}"', text)}
     of_processes = {f"process_{name}" for text in sources for name in re.findall(r'one\("(\w+)"', text)}

@@ -12,7 +12,6 @@ _BINDING: Final = "ValidatingAdmissionPolicyBinding"
 
 
 def world(objects: Iterable[Mapping[str, Any]], *names: str) -> World:
-    """Return a world with these policies of the chart's objects, each with its binding of the same name."""
     made = World("validating")
     found = [each for each in objects if each["kind"] in {_POLICY, _BINDING} and each["metadata"]["name"] in names]
     assert len(found) == 2 * len(names)

@@ -62,7 +62,6 @@ def etcd() -> StatefulSet:
 
 
 def noted(found: StatefulSet) -> StatefulSet:
-    """Patch the StatefulSet in place as virt-controller does for changed authorities, and return it."""
     found["metadata"].setdefault("annotations", {})[ETCD_BUNDLE_ANNOTATION] = "0123456789abcdef"
     found["spec"]["template"]["metadata"].setdefault("annotations", {})[ETCD_BUNDLE_ANNOTATION] = "0123456789abcdef"
     return found

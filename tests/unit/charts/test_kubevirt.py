@@ -475,7 +475,6 @@ def granted(role: str) -> set[tuple[str, str]]:
 
 
 def explained(column: int) -> set[tuple[str, str]]:
-    """Return the (resource, verb) pairs that docs/security.md's table grants the role in this column."""
     _, _, table = (ROOT / "docs" / "security.md").read_text(encoding="utf-8").partition("| resource | `kubevirt.io:view` |")
     found = set()
     for line in table.partition("\n\n")[0].splitlines()[2:]:

@@ -90,7 +90,6 @@ STRANGER: Final = {"apiVersion": "apps/v1", "kind": "Job", "name": "x", "uid": "
 
 
 async def adoption(world: World, old_owners: list[Object] | None, owners: list[Object]) -> str:
-    """Return why virt-controller may not write these owners of a Migration; else empty."""
     old, new = a_migration(), a_migration()
     new["metadata"]["ownerReferences"] = owners
     if old_owners is not None:
@@ -152,7 +151,6 @@ def of_set(**rest: Any) -> Object:
 
 
 async def of_machine(world: World, old: list[Object] | None, new: list[Object] | None, operation: Any) -> str:
-    """Return why virt-controller may not write a machine with these owners; else empty."""
     vm = OBJECTS[VIRTUAL_MACHINES][0]
     before, after = ({**vm, "metadata": {**vm["metadata"], "ownerReferences": each or []}} for each in (old, new))
     given = asking(resource=VIRTUAL_MACHINES, operation=operation, name=name_of(vm), namespace="default", user=User(ACCOUNT, ()),

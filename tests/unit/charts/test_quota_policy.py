@@ -52,7 +52,6 @@ def changed(**status: Any) -> dict[str, Any]:
 
 
 async def refusal(world: World, quota: dict[str, Any], *, operation: Any = "UPDATE", part: str = "status", user: str = VIRT_API) -> str:
-    """Return why a write of a quota is refused; else empty."""
     new, old = (None if operation == "DELETE" else quota), (None if operation == "CREATE" else QUOTA)
     attributes = asking(operation, RESOURCE_QUOTAS, part, "default", "q", User(user, (), "", {}), new, old, warn=world.warnings.append)
     assert world.plugin.handles(operation, RESOURCE_QUOTAS, part)

@@ -57,7 +57,6 @@ def test_first_boot_page_shows_a_valid_machine() -> None:
 
 
 def of_devices(document: str, kinds: Sequence[str]) -> list[dict[str, Any]]:
-    """Return a VM for each block of a document: the block is the list of that position's kind in ``spec.domain.devices``."""
     shown = blocks(document)
     assert len(shown) == len(kinds)
     return [_machine({kind: devices}) for kind, devices in zip(kinds, shown, strict=True)]

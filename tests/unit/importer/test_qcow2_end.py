@@ -10,7 +10,6 @@ COMPRESSED = 1 << 62
 
 
 def image(*entries: int, extended: bool = False, l1_entries: int = 1, table: int = L2) -> bytes:
-    """Return an image with clusters of 512 bytes, with these entries in its only table L2."""
     head = bytearray(CLUSTER)
     head[4:8], head[20:24] = (3).to_bytes(4, "big"), (9).to_bytes(4, "big")
     head[36:40], head[40:48] = l1_entries.to_bytes(4, "big"), L1.to_bytes(8, "big")

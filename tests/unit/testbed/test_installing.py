@@ -10,7 +10,6 @@ UV = '#!/bin/sh\necho "$@" >>{directory}/calls\ncase "$*" in *--offline*) exit {
 
 
 def calls(directory: Path, *, offline: int, online: int) -> list[str]:
-    """Install with a uv that only records its calls, and exits with ``offline`` or ``online``; return each call's last argument."""
     program = directory / "uv"
     program.write_text(UV.format(directory=directory, offline=offline, online=online))
     program.chmod(0o755)

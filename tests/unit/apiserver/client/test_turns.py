@@ -29,7 +29,6 @@ class Clock:
 
 
 async def made_in_turns(count: int, seconds: float, most: float = MOST, *, asked_after: bool = False) -> list[int]:
-    """Do ``count`` steps of ``seconds`` each in turns of at most ``most``; return the number of steps in each turn."""
     clock, made = Clock(), [0]
 
     async def others() -> None:

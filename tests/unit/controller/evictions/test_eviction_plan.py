@@ -32,7 +32,6 @@ class Noon:
 
 
 def history_of(vm: dict[str, Any], migrations: Iterable[dict[str, Any]]) -> History:
-    """Return the VM's history, as a virt-controller that starts with these Migrations knows it."""
     outcomes = Outcomes(Noon())
     for each in migrations:
         outcomes.note(None, each)

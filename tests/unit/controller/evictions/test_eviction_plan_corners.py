@@ -178,7 +178,6 @@ def test_after_an_uncordon_a_pod_without_a_running_guest_may_go(phase: str) -> N
 
 
 def of_the_drain() -> dict[str, Any]:
-    """Return another VM's Migration, caused by a drain of node1."""
     made = elsewhere(1, "node1")
     made["metadata"]["labels"]["kubevirt.io/drain"] = "true"
     return made

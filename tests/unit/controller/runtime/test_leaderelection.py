@@ -39,7 +39,6 @@ class Server:
         return spec
 
     def take(self, identity: str, **spec: object) -> None:
-        """Write the Lease with this holder, as another implementation of leader election would."""
         self.view()._store({"metadata": {}, **(self.lease or {}), "spec": {"leaseDurationSeconds": 15, **spec, "holderIdentity": identity}})
 
 

@@ -24,8 +24,6 @@ class Scripted:
 
 
 def moments(reconciler: Scripted, *, seconds: float = 1000) -> list[float]:
-    """Run a controller for ``seconds`` of virtual time; return when it called the reconciler."""
-
     async def scenario() -> None:
         controller = Controller("test", reconciler, workers=2)
         controller.enqueue(Request("ns", "name"))

@@ -12,7 +12,6 @@ from handler.devices import host_disks
 
 @pytest.fixture
 def opened(tmp_path: Path) -> Iterator[list[int]]:
-    """Yield three descriptors: of two directories, and a second one of the first."""
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
     descriptors = [os.open(tmp_path / name, os.O_RDONLY | os.O_DIRECTORY) for name in ("a", "b", "a")]

@@ -10,7 +10,6 @@ from handler.relays import client_hello, header
 
 
 def hello(*protocols: str, name: str = "n2.virt-handler") -> bytes:
-    """Return the first TLS record of an OpenSSL client that offers these ALPN protocols."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     if protocols:
         context.set_alpn_protocols(list(protocols))

@@ -28,7 +28,6 @@ def filled(xml: str, *, accelerator: str = "qemu", found: dict[str, Found] | Non
 
 
 def changes(before: str, after: str) -> list[tuple[str, str]]:
-    """Return (old, new) of each piece in which the texts differ, word by word."""
     old, new = (text.replace("'", "\0'\0").replace("<", "\0<").replace(">", ">\0").split("\0") for text in (before, after))
     matcher = difflib.SequenceMatcher(a=old, b=new, autojunk=False)
     return [("".join(old[a:b]), "".join(new[c:d])) for kind, a, b, c, d in matcher.get_opcodes() if kind != "equal"]

@@ -59,7 +59,6 @@ REFUSED: Final = {
 
 
 def emptied(name: str) -> str:
-    """Return the text of golden file ``name`` with its values turned back into placeholders."""
     text = (GOLDEN / f"{name}.xml").read_text()
     for pattern, placeholder in EMPTIED:
         text = re.sub(pattern, placeholder, text)
@@ -67,7 +66,6 @@ def emptied(name: str) -> str:
 
 
 def allowed(given: object, shape: beside.Shape = beside.FIELDS) -> Any:
-    """Return a copy of typed fields, limited to those allowed next to XML."""
     if isinstance(given, list):
         return [allowed(each, shape) for each in given]
     if not isinstance(given, Mapping) or not shape:
@@ -176,7 +174,6 @@ def admissible(name: str) -> dict[str, Any]:
 
 
 def changed(domain: dict[str, Any], draw: random.Random) -> dict[str, Any]:
-    """Return a copy of typed fields with at most one set or removed."""
     found = copy.deepcopy(domain)
     match draw.randrange(8):
         case 0:

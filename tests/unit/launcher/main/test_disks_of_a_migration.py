@@ -147,8 +147,6 @@ Answer = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Any]
 
 @asynccontextmanager
 async def target(pod: Pod, answer: Answer) -> AsyncIterator[None]:
-    """Let ``answer`` serve the source's socket, in place of virt-handler and the target's virt-launcher."""
-
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(OSError):
             await answer(reader, writer)

@@ -49,8 +49,6 @@ def volumes(tmp_path: Path, pod_directories: Callable[..., None]) -> Path:
 
 @pytest.fixture
 def prepare(volumes: Path) -> Prepare:
-    """Return a function that prepares a VM's state, with UEFI's files from the test."""
-
     def prepare(specification: Mapping[str, Any], commands: Children | None = None, uid: str = "u-1") -> None:
         ovmf = PurePosixPath(volumes / "ovmf")
         asyncio.run(firmware_state.prepare(commands or Commands(), specification, uid, "the-uuid", ovmf))

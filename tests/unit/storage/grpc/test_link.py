@@ -23,7 +23,6 @@ async def frame_from(reader: asyncio.StreamReader) -> tuple[int, int, bytes]:
 
 
 async def call_from(reader: asyncio.StreamReader) -> tuple[int, bytes]:
-    """Return stream number and message of the client's next call, skipping other frames."""
     while True:
         kind, stream, payload = await frame_from(reader)
         if kind == frames.DATA:

@@ -106,8 +106,6 @@ def created() -> Attributes:
 
 
 def labels(key: str) -> Reply:
-    """Return a function that answers as a webhook, with a patch that counts its calls in the object's label ``key``."""
-
     def reply(request: Object) -> Object:
         value = str(int(request["object"]["metadata"]["labels"].get(key, "0")) + 1)
         patch = [{"op": "add", "path": f"/metadata/labels/{key}", "value": value}]

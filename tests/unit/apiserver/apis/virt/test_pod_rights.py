@@ -142,8 +142,6 @@ def volume(source: Object) -> Change:
 
 
 def exchange(kind: str, field: str, value: str) -> Change:
-    """Return a change that sets ``field`` of the pod's first volume of a kind to ``value``."""
-
     def change(pod: Object) -> None:
         next(each for each in pod["spec"]["volumes"] if kind in each)[kind][field] = value
 

@@ -82,7 +82,6 @@ class Handshake:
         self.authority = authority.certificate.decode()
 
     def __call__(self, leaf: Signed, *others: Signed) -> Certificate:
-        """Return the certificate that the server reads from a client with this chain."""
         return certificates.of(self.connect(leaf, *others))
 
     def connect(self, leaf: Signed, *others: Signed) -> ssl.SSLObject:

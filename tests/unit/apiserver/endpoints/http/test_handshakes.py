@@ -328,7 +328,6 @@ async def test_of_a_stranger_little_is_taken_at_once(contexts: Contexts) -> None
 
 
 def ask_for_keys(client: Client) -> bytes:
-    """Return the client's record that requests new keys (RFC 8446, section 4.6.3)."""
     library = ctypes.CDLL(_ssl.__file__)
     pointer = ctypes.c_void_p.from_address(id(client.object._sslobj) + 24)  # type: ignore[attr-defined]  # `SSL *` in CPython's object
     assert library.SSL_key_update(pointer, 1) == 1

@@ -23,7 +23,6 @@ def in_chunks(pieces: list[bytes]) -> bytes:
 
 
 def read_all(cuts: list[bytes]) -> list[tuple[str, str, bytes] | int]:
-    """Return method, target and body of each request parsed from these reads, then, if one is refused, the status code."""
     reader = Reader(Heads())
     found: list[tuple[str, str, bytes] | int] = []
     head, body = None, b""

@@ -62,7 +62,6 @@ class Peer:
         return socket
 
     async def exchange(self) -> list[Frame]:
-        """Exchange bytes until none are left; return the received frames."""
         frames = []
         for _ in range(5):
             for data in self.client.data_to_send():
@@ -195,7 +194,6 @@ def endless(*frames: bytes) -> bytes:
 
 
 async def flooded(flood: bytes, max_bytes: int) -> tuple[int, int, Peer]:
-    """Send ``flood`` repeatedly until the server stops reading; return the numbers of bytes sent and of memory used, and the peer."""
     waiting, accepted = asyncio.Event(), asyncio.Event()
 
     async def serve(request: Request) -> Response:

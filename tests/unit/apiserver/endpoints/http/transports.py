@@ -94,7 +94,6 @@ class Line:
         self.connection.connection_made(self.transport)
 
     async def send(self, *data: bytes) -> bytes:
-        """Send the pieces, run all tasks after each, and return the response's bytes."""
         for each in data:
             self.connection.data_received(each)
             await settle()

@@ -72,7 +72,6 @@ async def world(make_world: Callable[..., World]) -> AsyncIterator[World]:
 
 @pytest.fixture
 async def impatient(make_world: Callable[..., World]) -> AsyncIterator[World]:
-    """Yield a synced world with a short timeout, for waits that must fail."""
     async with synced(make_world(timeout_seconds=0.3)) as made:
         yield made
 

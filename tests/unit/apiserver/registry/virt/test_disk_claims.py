@@ -243,7 +243,6 @@ async def test_disk_uses_share_only_with_the_same_use() -> None:
 
 
 async def go_together(one: dict[str, Any], two: dict[str, Any]) -> bool:
-    """Return whether both VMs may run at once, whichever starts first."""
     found = []
     for first, second in ((one, two), (two, one)):
         virt = Virt()

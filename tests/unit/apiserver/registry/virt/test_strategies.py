@@ -162,7 +162,6 @@ def test_a_status_that_is_written_as_such_is_judged() -> None:
 
 
 def _causes(spec: Any, metadata: dict[str, Any] | None = None, strategy: Any = None, **more: Any) -> list[str]:
-    """Return the fields named in the refusal of a creation."""
     obj = {
         "apiVersion": "kubevirt.io/v1alpha1",
         "kind": "VirtualMachine",

@@ -230,7 +230,6 @@ RELEASED = {"conditions": [{"type": "Released", "status": "True"}]}
 
 
 def chosen(verb: DeletingVerb, body: dict[str, Any], found: list[dict[str, Any]]) -> str:
-    """Return the name of the object that the verb chooses to delete, or the reason of its refusal."""
     try:
         return str(verb.choose(a_vm(), body, found)["metadata"]["name"])
     except errors.Conflict as refused:

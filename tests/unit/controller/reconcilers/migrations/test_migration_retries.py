@@ -95,7 +95,6 @@ def kinds(actions: tuple[Action, ...]) -> list[str]:
 
 
 def a_retry(since: float = BACK_OFF[0], phase: str = "Pending", **rest: Any) -> Observed:
-    """Return the plan's input: a second attempt, ``since`` seconds after the end of the first."""
     stamps = [{"phase": "Running", "time": ago(500)}, {"phase": "Pending", "time": ago(since)}]
     status = {"attempt": 2, "attempts": [BROKE], "phaseTransitionTimestamps": stamps, "targetPodUID": None, "targetNode": None}
     return seen(phase, status={**status, **rest.pop("status", {})}, **rest)

@@ -218,7 +218,6 @@ class CutNode:
         return Unreachable(lost, off=lost if self.called_off else frozenset())
 
     async def look(self) -> liveness.Verdict:
-        """Gather evidence, and return the Verdict on the pod."""
         uid, reports = self.pod["metadata"]["uid"], cast("NodeReports", self)
         if self.is_there:
             self.absences.present(self.vm, self.pod)

@@ -44,7 +44,6 @@ def failed(ordinal: int, revision: str = OLD) -> Object:
 
 
 def behind(ordinal: int, **more: Any) -> Object:
-    """Return an updated machine with a guest that lacks a part of the template."""
     return machine(ordinal, NEW, running={"generation": 1, "domain": {"memory": {"guest": "1Gi"}}}, **more)
 
 
@@ -55,7 +54,6 @@ def unreachable(ordinal: int, revision: str = OLD, **more: Any) -> Object:
 
 
 def waiting(ordinal: int, revision: str = OLD) -> Object:
-    """Return a machine that should start, and has no pod yet."""
     return machine(ordinal, revision, phase="Pending", ready=None, node="", attempt=0, attempts=[])
 
 

@@ -1274,7 +1274,6 @@ def test_a_start_says_whether_its_claims_let_the_guest_migrate(modes: list[str],
 
 
 def rested(vm: dict[str, Any], **edit: Any) -> dict[str, Any]:
-    """Return the conditions, by type, of a VM that is off, after an edit of its spec and the plan's writes."""
     vm["spec"].update(edit)
     vm["metadata"]["generation"] = 7
     actions = plan(seen(vm))

@@ -114,7 +114,6 @@ class World:
 
     @property
     def owned(self) -> dict[str, Any]:
-        """Return each manager's fields below spec as a sorted list of abbreviated paths: ``size``, ``list[name=x].value``."""
         entries = (self.live or {})["metadata"].get("managedFields") or []
         return {each["manager"]: sorted(_paths(each["fieldsV1"].get("f:spec", {}), "")) for each in entries}
 

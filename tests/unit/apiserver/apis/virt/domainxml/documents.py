@@ -33,5 +33,4 @@ def document(
 
 
 def uefi(loader: str = LOADER, nvram: str = NVRAM, features: str = "<acpi/>", *, devices: str = "", system: str = "") -> str:
-    """Return the XML of a domain with UEFI; ``system`` replaces its loader and variables."""
     return document(devices, f"<features>{features}</features>", system=system or f"{OPERATING}{loader}{nvram}")

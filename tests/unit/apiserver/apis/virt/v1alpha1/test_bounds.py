@@ -76,7 +76,6 @@ def kernel(arguments: str = "", path: str = "/vmlinuz", image: str = "a") -> dic
 
 
 def shared(*of: dict[str, Any], **domain: Any) -> dict[str, Any]:
-    """Return a domain with a shared file system for each of ``of``, its members; by default each has its own claim."""
     unsaid = ({"name": f"f{at}", "type": "PersistentVolumeClaim", "source": {"name": f"c{at}"}} for at in range(len(of)))
     filesystems = [base | each for base, each in zip(unsaid, of, strict=True)]
     return {**domain, "devices": {**domain.get("devices", {}), "filesystems": filesystems}}
@@ -129,7 +128,6 @@ def memory(most: str, pages: str = "", guest: str = "512Mi") -> dict[str, Any]:
 
 
 def numa(*cells: tuple[str, str], cpu: dict[str, Any] | None = None, **of: Any) -> dict[str, Any]:
-    """Return a domain with NUMA nodes, each as (processors, memory); ``cpu`` replaces its two cores."""
     nodes = [{"cpus": cpus, "memory": memory} for cpus, memory in cells]
     return {"cpu": {**(cpu or {"cores": 2}), "numa": {"cells": nodes}}, **of}
 
