@@ -61,7 +61,6 @@ def soon(look: Callable[[], Found], seconds: float) -> Found:
 
 
 def run_all(way: str, here: Run, peer: Run, addresses: tuple[str, str], seconds: int, found: Readings) -> None:
-    """Measure each of ``FIGURES`` once, and add its reading to ``found[way]``; ``addresses``: of this side and of the peer."""
     mine, theirs = addresses
     for run, address in ((here, theirs), (peer, mine)):  # wait until both directions work
         soon(partial(run, f"connect {address} {PORT} 1 1", PATIENCE_SECONDS), ADDRESS_SECONDS)

@@ -110,7 +110,6 @@ def lateness(late: list[float]) -> dict[str, float]:
 
 
 def total(figure: Callable[[int], float], pid: int) -> float:
-    """Return the sum of ``figure(pid)`` over a process and its running descendants; 0 if the process is gone."""
     found = 0.0
     with contextlib.suppress(OSError):
         found = figure(pid)

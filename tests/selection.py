@@ -66,7 +66,6 @@ class Selection:
         return self._is_of_ring(module) and (not self.part or module in self._modules)
 
     def _has_more(self, path: Path) -> bool:
-        """Return whether a module's text has a mark of tests that the ring ``check`` left out."""
         marks = (*_MARKED, "sample") if self.ring == "all" else _MARKED
         text = path.read_text(encoding="utf-8")
         return any(f"mark.{mark}" in text for mark in marks)

@@ -39,7 +39,6 @@ def requests(seed: str) -> Iterator[str]:
 
 
 def introductions() -> Iterator[str]:
-    """Yield a request for each object by its owner, so that servers cache the reviews; lines as in :func:`requests`."""
     for number in random.Random("introductions").sample(range(MANY), MANY):
         yield "\t".join([str(number), *identity(owner(number))])
 

@@ -40,7 +40,6 @@ IDENTITY: Final = {"devices.disks[].name", "devices.interfaces[].name"}
 
 
 def edited(one: pairs.Domain, other: pairs.Domain) -> tuple[dict[str, Any], list[str]]:
-    """Return a running machine after this edit, and the paths that wait for a restart, without names of devices."""
     old, new = pairs.machine(one), pairs.machine(other)
     for each in (old, new):
         defaults.default_virtual_machine(each)
@@ -58,7 +57,6 @@ def both_ways(key: str) -> Iterator[tuple[pairs.Domain, pairs.Domain]]:
 
 
 def describes(key: str) -> bool:
-    """Return whether explain's text of a field, or of a part of a device above it, says that a running guest takes an edit."""
     path = f"{schema.DOMAIN}.{key}"
     return any(LIVE.search(each.description) for each in FIELDS.values() if path == each.path or path.startswith(f"{each.path}."))
 

@@ -31,7 +31,6 @@ def pins(path: Path) -> dict[str, tuple[str, set[str]]]:
 
 
 def closure(wanted: list[str]) -> set[str]:
-    """Return the names of all packages that installing ``wanted`` in the image installs."""
     python = {"python_version": project_images.PYTHON, "python_full_version": f"{project_images.PYTHON}.0"}
     found: set[str] = set()
     left = [(Requirement(each), "") for each in wanted]

@@ -93,7 +93,6 @@ def counted_in_code(module: str) -> tuple[int, int]:
 
 
 def messages(node: ast.AST) -> Iterator[str]:
-    """Yield the code's strings of three words or more, without docstrings; placeholders are cut out."""
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.Expr) and isinstance(child.value, ast.Constant):
             continue

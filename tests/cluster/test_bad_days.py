@@ -42,8 +42,6 @@ def kill_all(system: Kubectl, component: str) -> set[str]:
 
 
 def await_recovery(system: Kubectl, component: str, killed: set[str]) -> None:
-    """Wait until every pod of a component is ready without the ``killed`` containers, which the kubelet may still report as ready."""
-
     def recovered(pods: list[dict[str, Any]]) -> bool:
         return is_ready(pods) and all(containers(pod) and not containers(pod) & killed for pod in pods)
 

@@ -34,8 +34,6 @@ def path(kubectl: Kubectl, name: str = VM) -> str:
 
 
 def guestinfo(look: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """Return ``look()`` once it has hostname, users and interfaces; a slow guest agent's answers lack some."""
-
     def told() -> dict[str, Any] | None:
         found = look()
         return found if {"hostname", "users", "interfaces"} <= found.keys() else None

@@ -40,7 +40,6 @@ def taken(kubectl: Kubectl) -> dict[str, Any]:
 
 
 def disk_and_link(kubectl: Kubectl) -> tuple[bool, str]:
-    """Return whether the guest reads its disk slowly (over 2 s), and its network link's carrier: ``1`` or ``0``."""
     with console(kubectl, VM) as guest:
         guest.type("\n")
         link = words(guest, "cat /sys/class/net/eth0/carrier", 1)[0]

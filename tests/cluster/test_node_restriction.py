@@ -23,7 +23,6 @@ Stolen = Callable[[str | None], Kubectl]
 
 @pytest.fixture(scope="module")
 def stolen(kubectl: Kubectl, system: Kubectl, tmp_path_factory: pytest.TempPathFactory) -> Stolen:
-    """Return a function from a node to a Kubectl with a token of its virt-handler pod; for None, with one not bound to a pod."""
     directory = tmp_path_factory.mktemp("stolen")
 
     def make(node: str | None) -> Kubectl:

@@ -124,7 +124,6 @@ def probed(node: str, address: str) -> str:
 
 
 def looks_until_the_switch(kubectl: Kubectl, migration: str) -> list[tuple[str, str]]:
-    """Return (Migration's phase, status of the target pod's readiness gate) of each look before the VM's pod is the target."""
     found: list[tuple[str, str]] = []
     target = kubectl.api.until("migration", migration, lambda each: each["status"]["targetPod"], timeout=120, what="the target's pod")[
         "status"

@@ -92,7 +92,6 @@ def attempts(kubectl: Kubectl, name: str) -> int:
 
 @contextmanager
 def served(kubectl: Kubectl) -> Iterator[None]:
-    """Send requests through a guest's Service during the block; check that gaps stay within ``GAP_SECONDS`` and no other server answers."""
     address = str(kubectl.api.get("service", SERVED)["spec"]["clusterIP"])
     with watching.asking(layout.NODES[0], address) as answers:
         eventually(lambda: len(answers.times) >= 5, timeout=60, what="answers")
@@ -140,7 +139,6 @@ def upgrade(kubectl: Kubectl, before: str, numbers: dict[str, int]) -> None:
 
 
 def check_moves(kubectl: Kubectl, guests: dict[str, int]) -> None:
-    """Install this release; check that each guest migrates into it once, one at a time, ``PACE_SECONDS`` from start to start."""
     numbers = counted(kubectl, *GUESTS)
     release.install("workloadUpdate.batchSize=1", f"workloadUpdate.batchInterval={PACE_SECONDS}s")
 

@@ -327,7 +327,6 @@ async def saved(hypervisor: Hypervisor, kind: str, file: Path) -> str:
 
 
 def xml_of(hypervisor: Hypervisor, kind: str, uuid: str, file: Path) -> str:
-    """Return the XML in a saved domain's file; of ``test``, a driver with another file format, the original XML with ``uuid``."""
     if kind == "test":
         return xml_for(kind).replace("<memory", f"<uuid>{uuid}</uuid><memory")
     return file.read_bytes()[92:].partition(b"\0")[0].decode()

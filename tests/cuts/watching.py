@@ -95,7 +95,6 @@ def _pod_uid(cgroup: str) -> str:
 
 
 def _processors(directory: Path) -> float:
-    """Return the vCPU threads' processor seconds, summed; ``directory``: /proc/PID. Its schedstat has nanoseconds."""
     total = 0
     for thread in (directory / "task").iterdir():
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # threads end while QEMU continues

@@ -305,7 +305,6 @@ class FakeAPI:
         return self.selected_anyway(obj) or _selected(request, namespace, obj)
 
     def _event(self, request: web.Request, namespace: str, kind: str, obj: Object, old: Object | None) -> tuple[str, Object] | None:
-        """Return a watch's event (type, object), None if its selectors exclude the object; entering them is ADDED, leaving them DELETED."""
         before = old is not None and self._selected(request, namespace, old)
         if self._selected(request, namespace, obj):
             return "ADDED" if kind == "MODIFIED" and not before else kind, obj
@@ -384,7 +383,6 @@ def _selected(request: web.Request, namespace: str, obj: Object) -> bool:
 
 
 def _with_conditions(old: Object, patch: Object) -> Object:
-    """Return a strategic patch as a merge patch; its conditions are merged with the object's by type."""
     given = {each["type"]: each for each in (patch.get("status") or {}).get("conditions") or ()}
     if not given:
         return patch

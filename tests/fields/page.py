@@ -46,10 +46,6 @@ def _table(place: str, shown: Iterable[tuple[Field, Seen | None]]) -> str:
 
 
 def _shown(fields: Iterable[Field], entries: Sequence[Seen]) -> Iterator[tuple[Field, Seen | None]]:
-    """Yield the page's rows: a field and the test that saw it, or None.
-
-    A type that is copied into the pod is one row (path ends in ``…``) if one test covers all its fields.
-    """
     given = list(fields)
     top = ""
     for each in given:

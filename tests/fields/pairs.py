@@ -67,7 +67,6 @@ def machine(domain: Domain) -> dict[str, Any]:
 
 
 def of(key: str) -> Iterator[tuple[Domain, Domain]]:
-    """Yield pairs of valid domains that differ in this field, at each place in the examples, with each other word or one other value."""
     beside = next((each for prefix, each in _BESIDE.items() if key.startswith(prefix)), {})
     found = [each for each in places(EXAMPLE) if "".join("[]" if isinstance(step, int) else f".{step}" for step in each) == f".{key}"]
     for each in found[:1] if beside else found:

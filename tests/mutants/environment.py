@@ -34,7 +34,6 @@ def packages() -> Path:
 
 @contextlib.contextmanager
 def copied() -> Iterator[Path]:
-    """Yield a copy of the work tree, so that editing can continue."""
     listing = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     names = subprocess.run(listing, check=True, capture_output=True, text=True, cwd=layout.REPOSITORY).stdout.split("\0")
     with tempfile.TemporaryDirectory(prefix="mutants-") as directory:
@@ -47,5 +46,4 @@ def copied() -> Iterator[Path]:
 
 
 def variables(*paths: Path) -> dict[str, str]:
-    """Return the environment of a process with imports from ``paths`` first, and a fixed order of sets."""
     return {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, paths)), "PYTHONHASHSEED": "0"}

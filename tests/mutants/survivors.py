@@ -27,7 +27,6 @@ class Verdict:
 
 
 def read(text: str) -> dict[Key, str]:
-    """Parse the file's text; return the reason by mutant. Raises ValueError for an empty reason or a wrong entry."""
     found = entries(text)
     for key, reason in found.items():
         if not reason:

@@ -48,10 +48,6 @@ class History:
 
 
 def generate(source: random.Random, versions: dict[str, list[str]]) -> History:
-    """Return random writes of several field managers to one object of a random kind.
-
-    ``versions``: API versions by kind; the first is the most frequent.
-    """
     kind = source.choice(KINDS)
     crowded = source.random() < 0.08
     managers = MANY if crowded else MANAGERS

@@ -119,7 +119,6 @@ class Writing:
         return self._both.update(body, self._step.by)
 
     def _forge(self) -> Json | None:
-        """Update with rewritten managedFields, as a client can; return the new object."""
         body = self._changed() if self._random.random() < 0.5 else copy.deepcopy(self._object)
         entries = [each for each in body["metadata"].get("managedFields") or [] if self._random.random() < 0.7]
         entries.append(self._forged())
@@ -170,7 +169,6 @@ class Writing:
         return self._patched("strategic-patch", patch, lambda live, patch: strategic_patch.apply(live, patch, shape), strict_order=False)
 
     def _strategic_diff(self) -> Json | None:
-        """Apply the strategic merge patch that kubectl would send, with all its directives; return the new object."""
         kind = self._side.kind
         component = kind.components[self._version]
         changed = self._changed()

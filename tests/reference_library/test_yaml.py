@@ -47,7 +47,6 @@ def ours(text: str) -> Any:
 
 
 def same(left: Any, right: Any) -> bool:
-    """Return whether two values are equal, and both or neither is a bool; Go writes whole floats as integers."""
     return left == right and isinstance(left, bool) == isinstance(right, bool)
 
 

@@ -57,7 +57,6 @@ class Values:
         return list(found.values())
 
     def item(self, shape: ListAtom, depth: int) -> Any:
-        """Return a random item for a list of this shape, with the list's keys; None if such an item cannot have keys."""
         item = self.of(shape.element, depth - 1)
         if not shape.associative:
             return item

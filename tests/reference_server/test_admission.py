@@ -266,7 +266,6 @@ def test_webhooks_are_asked_and_heard_as_by_the_reference_server(name: str, worl
 
 
 def _level(reference: Any, ours: Any) -> None:
-    """Remove known differences unrelated to admission from ``ours``, in place."""
     for own, theirs in zip(ours["asked"], reference["asked"], strict=False):
         for obj, other in ((own["request"].get("object"), theirs["request"].get("object")),):
             if obj and other and "creationTimestamp" not in other["metadata"] and own["request"]["operation"] == "UPDATE":

@@ -34,7 +34,6 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Environment]:
 
 
 def theirs(cluster: Environment, spec: dict[str, Any]) -> set[str]:
-    """Return the paths below ``spec`` that kube-apiserver refuses in a pod."""
     container = {"name": "c", "image": "i"}
     metadata = {"name": "placed", "labels": LABELS}
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {**spec, "containers": [container]}}

@@ -92,7 +92,6 @@ def client(made: Certificates) -> ssl.SSLContext:
 
 
 def dial_with_kubernetes_stream(here: Environment) -> ws_client.WSClient:
-    """Open a websocket with Python's Kubernetes client, which sends kube-apiserver's address as its Origin."""
     configuration = Configuration()
     config.load_kube_config(str(here.kubeconfig()), client_configuration=configuration)
     opened = ws_client.websocket_call(configuration, "GET", here.kubernetes_url + TAP, headers={}, _preload_content=False)
@@ -101,7 +100,6 @@ def dial_with_kubernetes_stream(here: Environment) -> ws_client.WSClient:
 
 
 def watched_with_websocket_client(here: Environment) -> Any:
-    """Return a watch's first event over a websocket of websocket-client, which sends its own Origin."""
     address = here.kubernetes_url.replace("https", "wss")
     watch = websocket.create_connection(
         f"{address}{WIDGETS.path(NAMESPACE)}?watch=1", sslopt={"context": client(here.certificates)}, timeout=30

@@ -103,7 +103,6 @@ def _remove_older() -> None:
 
 
 def load_images(names: Sequence[str] = project_images.NAMES) -> list[str]:
-    """Build the project's images from the current source, and import changed ones; return the changed ones' names."""
     with _alone():
         chosen = images.ensure([project_images.image_of(name) for name in names])
         imported = images.import_into_nodes(chosen)

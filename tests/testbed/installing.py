@@ -43,7 +43,6 @@ def uv() -> pathlib.Path:
 
 
 def _pip(scratch: pathlib.Path) -> list[str]:
-    """Return the command of pip, from a temporary virtual environment if Python has none, as Debian's."""
     if importlib.util.find_spec("pip"):
         return [sys.executable, "-m", "pip"]
     progress.run([sys.executable, "-m", "venv", scratch / "venv"])

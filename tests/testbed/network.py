@@ -104,5 +104,4 @@ def _link_exists(name: str) -> bool:
 
 
 def _is_namespace(path: pathlib.Path) -> bool:
-    """Return whether the file still names a network namespace; it may be an empty leftover."""
     return path.exists() and subprocess.run(["nsenter", f"--net={path}", "true"], check=False, capture_output=True).returncode == 0

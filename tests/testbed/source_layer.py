@@ -23,7 +23,6 @@ def write(archive: pathlib.Path, reference: str, below: pathlib.Path, source: pa
 
 
 def compile_source(source: pathlib.Path, base: pathlib.Path) -> None:
-    """Write the bytecode of all modules below ``source``, as if ``source`` was the root of the image."""
     root = _interpreter(base)
     loader = [str(root / _LIBRARIES / "ld-linux-x86-64.so.2"), "--library-path", str(root / _LIBRARIES)]
     # The image's Python never compares a module's time with its bytecode's.

@@ -17,7 +17,6 @@ MYPY = (str(pathlib.Path(sys.executable).with_name("mypy")),)
 
 
 def run(tree: pathlib.Path, kept: pathlib.Path, command: Sequence[str] = MYPY) -> int:
-    """Run the command in the tree; return its exit status. The tree's cache begins as a copy of ``kept``, and after success replaces it."""
     own = tree / ".mypy_cache"
     with _locked(kept):
         if kept.exists() and not own.exists():

@@ -101,7 +101,6 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
 
 
 async def handshake(server: ServerTls, client: ClientTls, name: str) -> tuple[peers.Peer | None, peers.Peer | None]:
-    """Do a TLS handshake; return the peers that server and client see. Raises ssl.SSLError if one of them refuses."""
     seen: list[peers.Peer | None] = []
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

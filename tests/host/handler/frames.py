@@ -100,6 +100,5 @@ def neighbour(kind: int, source: str, destination: str, target: str, option: int
 
 
 def bpdu(source: str) -> bytes:
-    """Return a spanning tree message (IEEE 802.1D) that claims to be the root."""
     payload = bytes.fromhex("424203") + bytes(35)
     return mac("01:80:c2:00:00:00") + mac(source) + struct.pack("!H", len(payload)) + payload

@@ -91,7 +91,6 @@ def wait_for_answer(pod: Pod, host: str, port: int = 8080) -> None:
 
 
 def serve(viewer: Viewer, *ports: int) -> None:
-    """Serve each connection to these ports of the guest in a separate process, because a connection that passt lost stays open."""
     for port in ports:
         viewer.sh(f"(nc -ll -p {port} -e echo hello-from-{port}) >/dev/null 2>&1 & true")
 

@@ -62,7 +62,6 @@ def tiny_kernel() -> Path:
 
 
 def build(kernel: str = KERNEL, modules: Sequence[str] = MODULES, programs: Sequence[str] = ()) -> Guest:
-    """Return the guest with this Debian kernel, and these programs of this machine with their libraries; made at the first call."""
     made_of = hashlib.sha256(f"{modules}{INIT}{kernel.removeprefix(KERNEL)}{' '.join(programs)}".encode()).hexdigest()[:8]
     cache = layout.cache() / f"test-guest-{made_of}"
     if not (cache / "initrd").exists():

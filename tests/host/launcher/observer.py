@@ -46,7 +46,6 @@ class Pod:
         return state, reason
 
     def vcpu_ticks(self) -> int:
-        """Return the vCPUs' processor time in clock ticks; -1 without QEMU."""
         with contextlib.suppress(OSError, IndexError):  # any may end before it is read
             pids = self._launcher.qemu()
             tasks = [task for pid in pids for task in Path(f"/proc/{pid}/task").iterdir() if (task / "comm").read_text().startswith("CPU ")]

@@ -78,7 +78,6 @@ def figures(status: messages.Status, uid: str = "m1") -> messages.MigrationStatu
 
 
 def sums(viewer: Viewer, *devices: str, skip: int = 0) -> str:
-    """Return the disks' MD5 checksums, one per line, read without the guest's page cache from ``skip`` MiB on."""
     viewer.sh("sync; echo 3 > /proc/sys/vm/drop_caches")
     return viewer.sh("; ".join(f"dd if={each} bs=1048576 skip={skip} iflag=direct 2>/dev/null | md5sum" for each in devices))
 

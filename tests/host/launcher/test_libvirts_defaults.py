@@ -92,7 +92,6 @@ def pair(connection: libvirt.virConnect, name: str) -> tuple[ET.Element, ET.Elem
 
 
 def facts(element: ET.Element, place: str = "") -> Counter[str]:
-    """Count elements and attributes by path, without amounts (libvirt writes KiB), addresses and indices."""
     kind = element.get("type") if element.tag in ("controller", "input", "audio", "graphics", "serial", "console", "channel") else None
     kind = element.get("model") if element.tag in ("watchdog", "panic") else kind
     place = f"{place}/{element.tag}" + (f"[{kind}]" if kind else "")

@@ -81,7 +81,6 @@ def test_processors_added_just_before_a_migration_arrive(start: Callable[[], Lau
 
 
 def mebibytes(viewer: Viewer, wanted: int = 0) -> int:
-    """Return the guest's MemTotal in MiB; wait ten seconds for ``wanted``, because Linux uses new memory late."""
     read = "m=$(($(grep MemTotal /proc/meminfo | tr -cd 0-9) / 1024))"
     return int(viewer.sh(f"for i in $(seq 100); do {read}; [ $m = {wanted or '$m'} ] && break; usleep 100000; done; echo $m"))
 

@@ -53,7 +53,6 @@ def start_with_hugepages(program: Path, test_guest: guest.Guest, tmp_path: Path)
 
 @pytest.fixture
 def two_processors() -> Iterator[list[int]]:
-    """Pin the test and all that it starts to two processors, like a pod's cpuset; yield their numbers."""
     before = os.sched_getaffinity(0)
     own = sorted(before)[:2]
     os.sched_setaffinity(0, own)

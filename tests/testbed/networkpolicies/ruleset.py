@@ -156,7 +156,6 @@ def _is_peer(cluster: Cluster, policy: Object, peer: Object, pod: Pod) -> bool:
 
 
 def _ports(ports: Sequence[Object], pod: Pod, peers: Sequence[Pod], family: str, direction: Direction) -> Iterator[str]:
-    """Yield an nftables match for each port, or the empty string if a rule names none."""
     if not ports:
         yield ""
     for each in ports:

@@ -10,7 +10,6 @@ Layer = tuple[str, ...]
 
 
 def shown(*given: Layer) -> list[str]:
-    """Return the names in these layers that are disks of the image; ``x/`` stands for a directory, ``x@`` for a link."""
     tree, found = Layers(), []
     for layer in given:
         found += [name for name in layer if tree.is_disk(name.strip("@"), is_file=name[-1] not in "/@", is_directory=name.endswith("/"))]

@@ -11,7 +11,6 @@ BOOT = b"".join(b"[%8d] line %d of the boot\r\n" % (number * 977, number) for nu
 
 
 def printed(seen: bytes, *parts: bytes) -> bytes:
-    """Return what a session that has printed ``seen`` prints of a new connection's ``parts``, up to the next pause."""
     overlap = Overlap(seen)
     return b"".join(map(overlap.take, parts)) + overlap.rest()
 

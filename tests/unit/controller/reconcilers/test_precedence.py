@@ -12,7 +12,6 @@ EARLIER, LATER = "2026-01-01T00:00:10Z", "2026-01-01T00:01:00Z"
 
 
 def machine(uid: str, *ran: str, phase: str = "Failed", result: str = "Failed", **spec: Any) -> dict[str, Any]:
-    """Return a VM with one finished attempt per item of ``ran``: its guest's start time, or empty if no guest ran."""
     attempts = [an_attempt(number, result=result, **({"runningTime": at} if at else {})) for number, at in enumerate(ran, 1)]
     vm = a_vm(phase=phase, attempts=attempts, **spec)
     vm["metadata"]["uid"] = uid

@@ -35,7 +35,6 @@ def test_a_stranger_is_not(line: str) -> None:
 
 @pytest.fixture
 def pidfd() -> Iterator[tuple[subprocess.Popen[bytes], int]]:
-    """Yield a living process and its pidfd, with a descriptor number above 1024."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 2048), max(hard, 2048)))
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:

@@ -17,7 +17,6 @@ LOOK_AGAIN = (plan.Requeue(plan.LOOK_AGAIN_SECONDS),)
 
 
 def rest(migration: dict[str, Any]) -> plan.SourcePlan:
-    """Return the source's plan when nothing changes: look again if the Migration is Running, else the empty plan."""
     return LOOK_AGAIN if migration["status"]["phase"] == "Running" else ()
 
 

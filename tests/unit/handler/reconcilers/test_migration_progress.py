@@ -34,7 +34,6 @@ def planned(known: MigrationStatus, migration: dict[str, Any] | None = None, cou
 
 
 def after(known: MigrationStatus, times: int, migration: dict[str, Any] | None = None, course: Course | None = None) -> Step:
-    """Return the last step of ``times`` equal samples; only the last sample comes at a time when it may be written."""
     step, migration = Step(course or Course()), migration or a_migration("Running")
     for number in range(times):
         at = 1000.0 if number == times - 1 else 0.0

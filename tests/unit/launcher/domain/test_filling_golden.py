@@ -74,7 +74,6 @@ def allowed(given: object, shape: beside.Shape = beside.FIELDS) -> Any:
 
 
 def standing_beside(name: str) -> dict[str, Any]:
-    """Return the typed fields that golden file ``name``, once emptied, needs next to it."""
     found: dict[str, Any] = allowed({each: CASES[name].specification.get(each) or {} for each in ("firmware", "devices")})
     if "disks" in found["devices"]:  # an empty drive is complete in the XML
         found["devices"]["disks"] = [each for each in found["devices"]["disks"] if "type" in each]
@@ -131,7 +130,6 @@ def mutated(text: str, draw: random.Random, corpus: list[str]) -> str:
 
 
 def _other_value(text: str, draw: random.Random, corpus: list[str]) -> tuple[int, int, str]:
-    """Return (begin, end, text): an attribute's place, and an equally named attribute's value in any document."""
     match = draw.choice(list(_VALUE.finditer(text)) or [None])
     if match is None:
         return 0, 0, ""
@@ -139,7 +137,6 @@ def _other_value(text: str, draw: random.Random, corpus: list[str]) -> tuple[int
 
 
 def _other_element(text: str, draw: random.Random, corpus: list[str]) -> tuple[int, int, str]:
-    """Return (begin, end, text) that removes an element, or puts one of any document in its place or behind it; maybe no change."""
     match = draw.choice(list(_ELEMENT.finditer(text)) or [None])
     if match is None:
         return 0, 0, ""

@@ -148,7 +148,6 @@ def stop(world: World, *errors: tuple[str, str]) -> None:
 
 
 async def looks(world: World) -> None:
-    """Wait until virt-launcher knows of the guest's disk errors, then let it look at the free space twice."""
     known = world.domain._watch.record
     await world.until(lambda: known.known.domain is not None and bool(known.known.domain.disk_errors))
     for _ in range(2):

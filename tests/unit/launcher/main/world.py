@@ -130,7 +130,6 @@ class World:
         return self.console
 
     def hold_console(self) -> Callable[[], None]:
-        """Delay the serial port until the returned function is called."""
         self.console.is_held = True
         return self.console.connected.set
 

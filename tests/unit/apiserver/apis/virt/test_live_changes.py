@@ -284,7 +284,6 @@ class CountedList(list[Any]):
 
 
 def reads_with(number: int, judge: Callable[[dict[str, Any]], object]) -> int:
-    """Return how often ``judge`` reads the disks of a VM: ``number`` that grow and have limits, and as many new ones."""
     claims = [{**DATA, "name": f"old{each}", "source": {"name": f"old{each}", "create": {"size": "1Gi"}}} for each in range(number)]
     grown = [{**each, "source": {**each["source"], "create": {"size": "2Gi"}}, "ioTune": {"totalIopsSec": 5}} for each in claims]
     new = [{**DATA, "name": f"new{each}", "source": {"name": f"new{each}"}} for each in range(number)]

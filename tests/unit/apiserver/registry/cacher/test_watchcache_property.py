@@ -44,7 +44,6 @@ class Folder:
         return {item.key: item for item in cache.list(self._prefix).items if self._predicate is None or self._predicate(item)}
 
     async def resume(self, cache: WatchCache) -> None:
-        """Watch again from the last revision; list first if it is too old, or the reader stopped in the middle of a revision."""
         await self._stack.aclose()
         for _ in range(2):
             try:

@@ -22,7 +22,6 @@ def an_owner(uid: str = UID, **rest: Any) -> dict[str, Any]:
 def over(
     number: int, *, phase: str = "Succeeded", owners: Any = (), evicted: bool = False, ago: float = 7200, **status: Any
 ) -> dict[str, Any]:
-    """Return a finished Migration of testvm; a higher ``number`` is newer, ``ago``: seconds since its end."""
     made = a_migration(phase=phase, endTime=times.to_rfc3339(NOW - timedelta(seconds=ago)), **status)
     del made["metadata"]["finalizers"]
     created = times.to_rfc3339(NOW - timedelta(days=1) + timedelta(seconds=number))

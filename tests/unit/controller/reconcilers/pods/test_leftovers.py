@@ -64,7 +64,6 @@ VMS = {
 
 
 def as_served(pod: dict[str, Any]) -> dict[str, Any]:
-    """Return the pod as kube-apiserver returns it; a component test compares this."""
     found = copy.deepcopy(pod)
     found["metadata"] |= {"uid": "u", "resourceVersion": "5", "creationTimestamp": "2026-01-01T00:00:00Z", "generation": 1}
     spec = found["spec"]

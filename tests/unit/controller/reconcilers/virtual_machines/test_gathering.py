@@ -26,7 +26,6 @@ def file(*, read_only: bool = False) -> Object:
 
 
 def a_machine(name: str, *disks: Object, namespace: str = "default", phase: str = "", node: str = "", **spec: Any) -> Object:
-    """Return a VM; an attempt exists if it has a phase, and is over in Failed."""
     result = {"result": "Failed", "runningTime": RAN} if phase == "Failed" else {}
     vm = a_vm(phase=phase, attempts=[an_attempt(1, **result)] if phase else None, domain={"devices": {"disks": list(disks)}}, **spec)
     vm["metadata"] |= {"name": name, "namespace": namespace, "uid": f"{namespace}-{name}"}

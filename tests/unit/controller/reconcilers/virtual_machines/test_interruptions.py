@@ -170,7 +170,6 @@ def test_allowed_eviction_counts_even_if_only_recorded(strategy: str) -> None:
 
 
 def rejected(attempt: int = 1, reason: str = "UnexpectedAdmissionError") -> dict[str, Any]:
-    """Return a pod that its kubelet did not admit; it never had a container."""
     pod = a_pod(attempt, phase="Failed")
     pod["status"] |= {"reason": reason, "message": "no healthy devices present", "containerStatuses": []}
     return pod

@@ -19,7 +19,6 @@ MIB = 1 << 20
 
 
 def a_machine(desired: int, runs: int, *, granted: int = 0, **status: Any) -> dict[str, Any]:
-    """Return a running machine: ``desired`` memory in its spec, ``runs`` in its guest, ``granted`` to its pod (0: unrecorded), in MiB."""
     domains = [{"memory": {"guest": f"{each}Mi", "maxGuest": "1Gi"}, "devices": {}} for each in (desired, runs)]
     vm = a_vm(phase="Running", attempts=[an_attempt(nodeName="node1")], domain=domains[0])
     vm["status"] |= {"nodeName": "node1", "observedGeneration": 1, "domain": {"liveChanges": list(live_changes.KNOWN)}}
@@ -36,7 +35,6 @@ def memory_for(vm: dict[str, Any], mebibytes: int) -> dict[str, Any]:
 
 
 def its_pod(vm: dict[str, Any], mebibytes: int, actual: int = 0, **condition: str) -> dict[str, Any]:
-    """Return the guest's pod, sized for ``mebibytes`` of guest memory; ``actual``: MiB of the size that the kubelet reports."""
     pod = a_pod()
     pod["spec"]["containers"] = [{"name": names.CONTAINER, "resources": memory_for(vm, mebibytes)}]
     pod["status"]["containerStatuses"] = [{"name": names.CONTAINER, "resources": memory_for(vm, actual or mebibytes)}]

@@ -79,7 +79,6 @@ def deleted(actions: tuple[Action, ...]) -> list[DeletePod]:
 
 
 def written(actions: tuple[Action, ...]) -> dict[str, Any]:
-    """Return the status in the first WriteStatus; fail if virt-api would refuse it."""
     found = next(each.status for each in actions if isinstance(each, WriteStatus))
     assert not status_validation.validate_virtual_machine_status({"status": found}, {})
     return found
