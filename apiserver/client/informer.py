@@ -209,7 +209,7 @@ class Informer:
         for each in objects:
             self._store.prepare(each)
             await turn.rest()
-        for _ in self._store.replace(objects, resource_version):
+        for _ in self._store.replace_in_steps(objects, resource_version):
             await turn.rest()
         self._resource_version = resource_version
         self._backoff.reset()

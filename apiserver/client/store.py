@@ -69,12 +69,12 @@ class Store:
         return len(self._objects)
 
     def prepare(self, obj: Object) -> None:
-        """Compute an object's index values before the next :meth:`replace`, to spread the cost."""
+        """Compute an object's index values before the next :meth:`replace_in_steps`, to spread the cost."""
         known = self._objects.get(key_of(obj))
         if known is None or resource_version_of(known) != resource_version_of(obj):
             self._prepared[key_of(obj)] = obj, self._found(obj)
 
-    def replace(self, objects: Iterable[Object], resource_version: str) -> Iterator[None]:
+    def replace_in_steps(self, objects: Iterable[Object], resource_version: str) -> Iterator[None]:
         """Replace all objects by a consistent list; missing ones are deleted. Each ``next`` does one step.
 
         Between two steps, results of our own writes may be applied, and readers see old and new objects. Older revisions are believed: etcd

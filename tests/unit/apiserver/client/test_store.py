@@ -67,7 +67,7 @@ class Following(RuleBasedStateMachine):
         assert {key_of(each): each for each in self.store.list()} == {("n", name): each for name, each in self.server.items()}
 
     def _replace(self) -> None:
-        for _ in self.store.replace(list(self.server.values()), str(self.revision)):
+        for _ in self.store.replace_in_steps(list(self.server.values()), str(self.revision)):
             self.subscribers_and_indexes_know_what_the_store_knows()
 
     @rule()
@@ -141,7 +141,7 @@ def test_own_writes_during_a_replacement_stay() -> None:
     store = Store({"all": lambda _: ["all"]})
     for number in range(4):
         store.apply(numbered(number, 5))
-    steps = store.replace([numbered(0, 10), numbered(1, 10), numbered(2, 10)], "10")
+    steps = store.replace_in_steps([numbered(0, 10), numbered(1, 10), numbered(2, 10)], "10")
     next(steps)  # removes 3
     store.apply(numbered(1, 12))
     store.apply(numbered(3, 13))
@@ -156,7 +156,7 @@ def test_own_writes_during_a_replacement_stay() -> None:
 def test_a_list_of_a_restored_server_replaces_newer_objects() -> None:
     store = Store({})
     store.apply(numbered(0, 50))
-    list(store.replace([numbered(0, 7)], "9"))
+    list(store.replace_in_steps([numbered(0, 7)], "9"))
     assert list(store.list()) == [numbered(0, 7)]
 
 
@@ -185,9 +185,9 @@ def test_indexers_run_once_for_prepared_and_again_for_changed() -> None:
         store.prepare(each)
     assert asked == [1, 2]
     store.apply({**numbered(2), "data": 5})  # our write returned before the others were prepared
-    list(store.replace([*prepared, numbered(3)], "1"))
+    list(store.replace_in_steps([*prepared, numbered(3)], "1"))
     assert asked == [1, 2, 5, 3]
     assert [each["data"] for each in store.by_index("parity", 1)] == [1, 5, 3]
-    list(store.replace([numbered(2, 2)], "2"))
+    list(store.replace_in_steps([numbered(2, 2)], "2"))
     assert [each["data"] for each in store.by_index("parity", 0)] == [2]
     assert list(store.by_index("parity", 1)) == []

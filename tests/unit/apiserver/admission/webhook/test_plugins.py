@@ -38,7 +38,7 @@ Reply = Callable[[Object], Object]
 class _Informer:
     def __init__(self, *objects: Object, synced: bool = True) -> None:
         self.store = Store({})
-        self.store.replace(objects, "1")
+        list(self.store.replace_in_steps(objects, "1"))
         self.synced = asyncio.Event()
         if synced:
             self.synced.set()
