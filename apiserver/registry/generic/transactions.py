@@ -126,7 +126,7 @@ class Transactions:
         about = new or old or {}
         wanted, tentative = self._both(new)
         held, unsure = self._both(old)
-        ours: set[str] = set()  # in storage, although not the strategy's
+        ours: dict[str, Condition] = {}  # in storage, although not the strategy's
         kept = await self._kept(key, unsure - tentative)
         missing = await self._lacking(key, held)
         held -= (unsure - tentative).difference(kept)
@@ -138,14 +138,14 @@ class Transactions:
             gained = {each: lock for each, lock in self._free(taken) if each.key not in ours}
             writes = self._writes(key, value, taken, given_up)
             try:
-                written = await self._storage.commit([Condition(key, revision), *kept.values(), *gained], writes)
+                written = await self._storage.commit([Condition(key, revision), *kept.values(), *ours.values(), *gained], writes)
             except RevisionMismatch as mismatch:
                 if mismatch.key == key or _fails(mismatch, kept.values()):
                     raise Overtaken(mismatch.actual if mismatch.key == key else await self._read(key)) from None
-                if mismatch.actual is None:
+                if ours.pop(mismatch.key, None) is not None or mismatch.actual is None:
                     continue
                 if mismatch.actual.key == mismatch.key and mismatch.actual.value.decode(errors="replace") == key:
-                    ours.add(mismatch.key)
+                    ours[mismatch.key] = Condition(mismatch.key, mismatch.actual.mod_revision)
                     continue
                 lock = next(lock for condition, lock in gained.items() if condition.key == mismatch.key)
                 if not await self._clear(mismatch.actual, is_needed=lock not in tentative):
@@ -230,13 +230,14 @@ class Transactions:
         try:
             stored = await self._storage.get(holder)
             obj = codec.decode(self._strategy, stored).object if stored is not None else None
+            held, tentative = self._both(obj)
         except (Unavailable, *DECODING_ERRORS):
             return None
         condition = Condition(holder, stored.mod_revision if stored is not None else 0)
-        lock = next((each for each in self._locks(obj) if self._key_of(each, holder) == entry.key), None) if obj is not None else None
+        lock = next((each for each in held if self._key_of(each, holder) == entry.key), None)
         if obj is None or lock is None:
             return condition, []
-        if not is_needed or lock not in self._tentative(obj):
+        if not is_needed or lock not in tentative:
             return None
         return condition, [Put(holder, codec.encode(self._strategy, self._strategy.without_lock(obj, lock[0])))]
 
@@ -244,9 +245,12 @@ class Transactions:
         """Return whether to try again: the holder gave the lock up, or a tentative holder changed at the same time."""
         if (given_up := await self._given_up(entry, is_needed=is_needed)) is None:
             return False
-        condition, writes = given_up
+        conditions, writes = [Condition(entry.key, entry.mod_revision), given_up[0]], given_up[1]
         try:
-            await self._storage.commit([Condition(entry.key, entry.mod_revision), condition], [*writes, Delete(entry.key)])
+            try:
+                await self._storage.commit(conditions, [*writes, Delete(entry.key)])
+            except TooLarge:  # with another encoding, or the lock's key; a tentative holder notices that the lock is gone
+                await self._storage.commit(conditions, [Delete(entry.key)])
         except RevisionMismatch:
             return bool(writes)
         except Unavailable:

@@ -284,6 +284,35 @@ async def test_unrecorded_lock_of_the_object_itself_is_taken_over(world: World) 
 
 
 @pytest.mark.parametrize(
+    ("change", "gets_it"),
+    [(Put(key_of("x/1"), B.encode()), False), (Put(key_of("x/1"), A.encode()), True), (Delete(key_of("x/1")), True)],
+    ids=["another's", "written again", "gone"],
+)
+async def test_unrecorded_lock_that_another_takes_at_once_stays_with_it(world: World, change: Put | Delete, *, gets_it: bool) -> None:
+    """A version without the lock's reason left it."""
+    old = await world.create(A)
+    await world.create(B)
+    await world.storage.commit([], [Put(key_of("x/1"), A.encode())])
+    commit, changes = world.storage.commit, [change]
+
+    async def and_then_it_changes(conditions: Sequence[Condition], writes: Sequence[Put | Delete]) -> int:
+        try:
+            return await commit(conditions, writes)
+        except RevisionMismatch:
+            if changes:
+                await commit([], [changes.pop()])
+            raise
+
+    world.storage.commit = and_then_it_changes  # type: ignore[method-assign]  # the store of this test alone
+    if gets_it:
+        await world.replace(old, "x/1")
+    else:
+        with pytest.raises(LockTaken, match="x/1 is already held by ns/b"):
+            await world.replace(old, "x/1")
+    assert (await found(world, key_of("x/1"))).value == (A if gets_it else B).encode()
+
+
+@pytest.mark.parametrize(
     ("stored", "found"),
     [
         (b'{"metadata":{"name":"a"},"apiVersion":"example.com/v1","kind":"Lease","spec":["x/1"]}', "a"),
@@ -482,6 +511,26 @@ async def test_tentative_lock_of_another_holder_is_not_touched(wishing: World, n
     else:
         await (wishing.transactions.remove(item) if new is None else wishing.replace(item, *new))
     assert (await found(wishing, key_of("x/1"))).value == B.encode()
+
+
+async def test_tentative_lock_of_an_object_as_large_as_storage_takes_is_ended(wishing: World) -> None:
+    item = await wishing.wish(A, "?x/1")
+    room = MAX_COMMIT_BYTES - len(A) - len(codec.encode(Wishing(), lease(A, "?x/1", "")))
+    obj = lease(A, "?x/1", "?" + "y" * (room - 1))
+    await wishing.storage.commit([], [Put(A, value := codec.encode(Wishing(), obj))])
+    assert len(A) + len(value) == MAX_COMMIT_BYTES
+    await wishing.wish(B, "x/1")
+    assert ((await found(wishing, A)).value, (await found(wishing, key_of("x/1"))).value) == (value, B.encode())
+    item = Item(A, (await found(wishing, A)).mod_revision, item.object, value)
+    await wishing.transactions.remove(item)
+    assert {*await wishing.everything()} == {B, key_of("x/1")}
+
+
+async def test_lock_stays_with_a_holder_whose_locks_are_unreadable(world: World) -> None:
+    await world.create(A, "x/1")
+    await world.storage.commit([], [Put(A, b'{"metadata":{"name":"a"},"apiVersion":"example.com/v1","kind":"Lease","spec":5}')])
+    with pytest.raises(LockTaken, match="x/1 is already held by ns/a"):
+        await world.create(B, "x/1")
 
 
 @pytest.mark.parametrize(("becomes", "gets_it"), [("?x/1", True), ("x/1", False)])
