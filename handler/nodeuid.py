@@ -59,7 +59,7 @@ class NodeUid:
         """The uid of an owner that does not exist."""
 
     def given(self, uid: str) -> None:
-        """Record the Node's uid that an object was written with as its owner; empty: none."""
+        """Record, for :meth:`lost`, the Node's uid that an object was written with as its owner; empty: none."""
         if uid != self._given:
             self._given, self._given_at = uid, asyncio.get_running_loop().time()
 

@@ -153,8 +153,8 @@ class _Session:
     ) -> Iterator[tuple[str, Iterator[bytes]]]:
         """Yield the name and the bytes, in pieces, of a layer's disks that no upper layer hides; read the layer to its end.
 
-        ``tree`` knows what upper layers hide, and learns it of this one. ``downloaded`` gets the bytes so far and in total. Raises
-        ImportFailed, also for a wrong digest.
+        Layers come from the top. Read each disk before taking the next. Call ``tree.end_layer`` afterwards: ``tree`` then also knows what
+        this layer hides. ``downloaded`` gets the bytes so far and in total (None: unknown). Raises ImportFailed, also for a wrong digest.
         """
         if not _DIGEST.fullmatch(digest):
             raise ImportFailed(f"{self._host} returned a manifest with a layer without digest")

@@ -22,5 +22,5 @@ def forbidden(attributes: Attributes, text: str) -> Forbidden:
 
 
 def quoted(text: str) -> str:
-    """Return ``text`` escaped and in quotation marks."""
+    """Return ``text`` in quotation marks, with a backslash before each backslash and quotation mark."""
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'

@@ -44,7 +44,7 @@ class _Waiter:
 
 @dataclass(eq=False, slots=True)
 class _Queue:
-    """Creations of one namespace; each batch needs one write."""
+    """Creations of one namespace that wait; one request evaluates them all, with one write per quota and kind of object."""
 
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     waiting: list[_Waiter] = field(default_factory=list)

@@ -28,7 +28,7 @@ _SIZED: Final = (str, bytes, list, dict)
 
 
 def size(value: Value) -> int:
-    """Return a value's length, the base of costs; 1 if it has none."""
+    """Return a value's length (a present optional's: its value's), the base of costs; 1 if it has none."""
     if type(value) in _SIZED:
         return len(value)
     if isinstance(value, Optional) and value.present:

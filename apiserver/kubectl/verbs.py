@@ -86,9 +86,9 @@ async def answered(
     params: Mapping[str, str] | None = None,
     body: Any = None,  # noqa: ANN401  JSON
 ) -> dict[str, Any]:
-    """Send one request, print warnings, and return the answer's object, empty if it has none.
+    """Send one request, print a successful answer's warnings, and return its object, empty if it has none.
 
-    Raises StatusError or Unreachable.
+    Raises StatusError, or Unreachable with ``doing`` in its text.
     """
     try:
         async with (

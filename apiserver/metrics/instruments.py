@@ -119,7 +119,7 @@ class Counter(_Numbers):
     kind = "counter"
 
     def increment(self, *values: str) -> None:
-        """Add one; for infrequent use."""
+        """Add one under these label values; for frequent use, keep the :meth:`cell`."""
         self.cell(*values).value += 1
 
 
@@ -145,7 +145,7 @@ class Histogram(_Labelled):
         return found
 
     def observe(self, value: float, *values: str) -> None:
-        """Count one value; for infrequent use."""
+        """Count one value under these label values; for frequent use, keep the :meth:`cell`."""
         self.cell(*values).observe(value)
 
     def lines(self) -> Iterator[str]:

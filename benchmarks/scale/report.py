@@ -105,7 +105,10 @@ def _value(row: Row, run: Run) -> float | None:
 
 
 def growth(row: Row, runs: Sequence[Run]) -> str:
-    """Return a figure's growth per machine from the first to the last run, with a mark if it is more than linear; "" if unknown."""
+    """Return the factor by which a figure per machine grew from the first to the last run, with a mark if above ``LINEAR``.
+
+    Empty for an unknown figure or zero, and without a rule.
+    """
     if row.per_machine is None or len(runs) < 2:
         return ""
     first, last = (_value(row, run) for run in (runs[0], runs[-1]))

@@ -110,13 +110,13 @@ def clashes(claim: str, use: disk_uses.Use, other: Object) -> bool:
 
 
 def claims_in_use(vm: Object, others: Iterable[Object]) -> tuple[InUse, ...]:
-    """Return the machine's claims that conflict with ``others`` of its namespace, each with the other's name."""
+    """Return the machine's claims that conflict with ``others``, the other machines of its namespace, each with the other's name."""
     mine = claimed(vm)
     return tuple(InUse(claim, name_of(other)) for other in others for claim in contested(mine, claimed(other)))
 
 
 def servers_in_use(vm: Object, others: Iterable[Object]) -> tuple[InUse, ...]:
-    """Return the machine's server disks that conflict with ``others`` of its namespace, each with the other's name."""
+    """Return the machine's network disks, by identity, that conflict with ``others``, as :func:`claims_in_use`."""
     mine = disk_uses.server_uses(domain_of(vm))
     return tuple(InUse(disk, name_of(other)) for other in others for disk in _contested_servers(mine, other)) if mine else ()
 

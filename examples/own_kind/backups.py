@@ -60,7 +60,7 @@ class Run(Verb):
     """``POST …/backups/NAME/run``: makes a copy now."""
 
     def apply(self, obj: Object, body: Object, now: datetime) -> Object:
-        """Set the backup's phase to Running, for a controller to run it; raise Conflict if it is Running."""
+        """Set the backup's phase to Running and ``lastRun``, in place, and return it; a controller runs it. Raises Conflict if Running."""
         if obj.get("status", {}).get("phase") == "Running":
             raise Conflict(f'backup "{obj["metadata"]["name"]}" runs already: wait until its phase is Waiting')
         obj["status"] = {**obj.get("status", {}), "phase": "Running", "lastRun": to_rfc3339(now)}

@@ -22,10 +22,10 @@ _ONLY_ROOT: int = 0o755
 
 
 class Move(Protocol):
-    """Mounts a source over a target."""
+    """Mounts a clone of a source over a target."""
 
     def __call__(self, source: mounts.Place, target: mounts.Place, *, read_only: bool) -> None:
-        """Mount ``source`` over ``target``. Raises OSError."""
+        """Mount a clone of ``source`` over ``target``. Raises OSError."""
 
 
 def put(

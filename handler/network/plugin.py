@@ -35,7 +35,10 @@ def main() -> int:
 
 
 def add(told: Document) -> Document:
-    """Join the requested interface to its network, and return the plugin's result. Idempotent. Raises Error."""
+    """Join the ``interface`` of virt-handler's request to its network; return our plugins' result. Idempotent. Raises Error.
+
+    The pod's namespace is in ``KUBEVIRT_NETNS``. The protocol is ours (docs/plugins.md), not CNI's.
+    """
     wanted = _wanted(told)
     plan = _plan(wanted)
     if plan.script:

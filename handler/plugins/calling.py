@@ -91,7 +91,7 @@ class Plugins:
         return await self._run(kind, name, command, program, told, environment or {})
 
     async def describe(self, kind: Kind, name: str) -> Description:
-        """Return the plugin's description, cached until its file changes. Raises Fault."""
+        """Return the plugin's description, cached until its file changes (our own plugins': for good). Raises Fault."""
         return await self._describe(kind, name, self._find(kind, name))
 
     async def _describe(self, kind: Kind, name: str, program: _Program) -> Description:

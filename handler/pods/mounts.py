@@ -46,7 +46,7 @@ class Place(NamedTuple):
 
 
 def move(source: Place, target: Place, *, read_only: bool) -> None:
-    """Mount the source over the target, without set-user-ID bits, devices and programs. Raises OSError."""
+    """Mount a clone of the source over the target, without set-user-ID bits, devices and programs. Raises OSError."""
     attributes = _Attributes(_NOSUID_NODEV_NOEXEC | (_RDONLY if read_only else 0), 0, _PRIVATE, 0)
     _in_thread(lambda: _move(source, target, attributes), "mount into a pod")
 
@@ -83,7 +83,7 @@ def _in_thread(calls: Callable[[], bool], doing: str) -> None:
 
 
 def _move(source: Place, target: Place, attributes: _Attributes) -> bool:
-    """Mount ``source`` over ``target``; return whether all calls succeeded, else errno has the error."""
+    """Mount a clone of ``source`` over ``target``; return whether all calls succeeded, else errno has the error."""
     if _libc.setns(source.space, _CLONE_NEWNS) < 0:
         return False
     tree = _libc.syscall(_SYS_OPEN_TREE, source.path, b"", _AT_EMPTY_PATH | _OPEN_TREE_CLONE | os.O_CLOEXEC)

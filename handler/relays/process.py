@@ -62,21 +62,21 @@ class Connection:
         return str((await self._heard()).get("line", "")).encode("latin-1")
 
     async def lead(self, pod: socket.socket, first: bytes = b"") -> str:
-        """Send ``first``, copy between the connection and a pod's socket until either ends, and return the reason.
+        """Send ``first`` to the other side, copy between it and a pod's socket until either ends, and return the reason.
 
-        Closes our descriptor of the pod's socket. Raises OSError if the relay process is gone.
+        Closes our descriptor of the pod's socket. Raises OSError if the relay process is gone at the call; a later end is a reason.
         """
         with pod:
             self._say({"lead": first.decode("latin-1")}, pod)
         return await self._last_word()
 
     async def answer(self, line: bytes) -> None:
-        """Send this line and disconnect. Raises OSError if the relay process is gone."""
+        """Send this line to the other side and disconnect. Raises OSError if the relay process is gone at the call."""
         self._say({"answer": line.decode("latin-1")})
         await self._last_word()
 
     def close(self) -> None:
-        """End the connection after delivering received data."""
+        """Begin to end the connection: the relay process first delivers received data, for a limited time."""
         with contextlib.suppress(OSError):
             self._channel.shutdown(socket.SHUT_WR)
 

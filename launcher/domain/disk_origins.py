@@ -26,7 +26,7 @@ class Origin:
     """The path is a file that is never written to."""
     read_only: bool
     overlaid: bool = False
-    """The guest's writes go to an overlay file in this pod."""
+    """The guest's writes go to an overlay file (:func:`overlay_of`)."""
     limit: int = 0
     """Bytes of the disk below an overlay, or of a blank disk."""
     blank: bool = False
@@ -49,12 +49,15 @@ class Origin:
 
     @property
     def overlay(self) -> PurePosixPath | None:
-        """Return the qcow2 file for the guest's writes; None for a disk without overlay."""
+        """Return the path of the overlay (qcow2) in the pod's own space; None for a disk without overlay.
+
+        :func:`overlay_of` decides between it and :attr:`plugged_overlay`.
+        """
         return PurePosixPath(layout.OVERLAYS_DIRECTORY, f"{self.name}.qcow2") if self.overlaid else None
 
     @property
     def plugged_overlay(self) -> PurePosixPath:
-        """Return the overlay of a disk that a running guest gets."""
+        """Return the overlay's path in the directory that virt-handler mounts for a disk that a running guest gets."""
         return PurePosixPath(layout.DISKS_DIRECTORY, layout.overlay_directory(self.name), layout.OVERLAY)
 
 
@@ -122,7 +125,7 @@ def file_of(origin: Origin, found: Found) -> PurePosixPath:
 
 
 def overlay_of(origin: Origin, found: Found) -> PurePosixPath | None:
-    """Return the qcow2 file for the guest's writes; None for a disk without overlay."""
+    """Return the qcow2 file that the guest writes to; None for a disk without overlay."""
     return origin.plugged_overlay if origin.overlay and found.plugged else origin.overlay
 
 

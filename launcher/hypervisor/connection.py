@@ -97,7 +97,8 @@ def _agent_command(domain: libvirt.virDomain, question: str, seconds: int) -> st
 class LibvirtHypervisor:
     """Implements ``port``, which has the rules, on the libvirtd at ``uri``.
 
-    ``run`` connects and reconnects; without a connection, methods raise ``Unavailable``.
+    ``run`` connects and reconnects; without a connection, methods raise ``Unavailable``. Methods for an active domain raise
+    ``DomainNotFound`` if it is missing, and ``OperationInvalid`` if it is inactive.
     """
 
     def __init__(
@@ -277,7 +278,7 @@ class LibvirtHypervisor:
         await self._call(f"suspend domain {name}", suspend)
 
     async def reset(self, name: str) -> None:
-        """Reset the machine at once."""
+        """Reset the machine at once. Raises OperationInvalid if the guest suspended itself to memory."""
 
         def reset(connection: libvirt.virConnect) -> None:
             domain = connection.lookupByName(name)
@@ -341,7 +342,7 @@ class LibvirtHypervisor:
         await self._with_guest(doing, name, lambda domain: domain.setBlockIoTune(target, tune, libvirt.VIR_DOMAIN_AFFECT_LIVE))
 
     async def add_vcpus(self, name: str, count: int) -> None:
-        """Plug processors until the guest has ``count``."""
+        """Plug processors until the guest has ``count``. Raises OperationInvalid if it has more."""
 
         def add(domain: libvirt.virDomain) -> None:
             if domain.vcpusFlags(libvirt.VIR_DOMAIN_AFFECT_LIVE) > count:
@@ -351,7 +352,7 @@ class LibvirtHypervisor:
         await self._with_guest(f"add processors to domain {name}", name, add)
 
     async def request_memory(self, name: str, amount: int) -> None:
-        """Request that the guest has this many bytes of memory."""
+        """Request that the guest has this many bytes of memory. Raises HypervisorError if it cannot."""
 
         def request(domain: libvirt.virDomain) -> None:
             document = _document(domain)
@@ -369,7 +370,7 @@ class LibvirtHypervisor:
         await self._with_guest(f"resize disk {target} of domain {name}", name, resize)
 
     async def set_link(self, name: str, mac: str, *, up: bool) -> None:
-        """Set an interface's link state."""
+        """Set an interface's link state. Raises OperationInvalid without that interface."""
 
         def link(domain: libvirt.virDomain) -> None:
             document = _document(domain)
@@ -398,7 +399,7 @@ class LibvirtHypervisor:
         return await self._with_guest(doing, name, lambda domain: _detached(domain, conversion.disk_of, target))
 
     async def change_medium(self, name: str, target: str, disk: str) -> bool:
-        """Change a drive's medium; return False if the guest locks the tray."""
+        """Change a drive's medium; return False if the guest locks the tray. Raises OperationInvalid without that drive."""
 
         def change(domain: libvirt.virDomain) -> bool:
             document = _document(domain)
@@ -445,7 +446,7 @@ class LibvirtHypervisor:
         await self._call(f"destroy domain {name}", destroy)
 
     async def migrate(self, name: str, *, libvirt_uri: str, data_uri: str, terms: Terms = NO_TERMS, disks: Disks = NO_DISKS) -> None:
-        """Migrate the domain live; it is then paused at the target."""
+        """Migrate the domain live; it is then paused at the target. Raises MigrationFailed."""
 
         def migrate(connection: libvirt.virConnect) -> None:
             domain = connection.lookupByName(name)
@@ -474,7 +475,7 @@ class LibvirtHypervisor:
         await self._with_guest(f"save domain {name}", name, lambda domain: domain.save(path), seconds=None)
 
     async def restore(self, name: str, path: str, xml: str) -> None:
-        """Start the domain, paused, from a file of :meth:`save`."""
+        """Start the domain, paused, from a file of :meth:`save`. Raises DomainExists."""
 
         def restore(connection: libvirt.virConnect) -> None:
             if _lookup(connection, name) is not None:
@@ -511,7 +512,7 @@ class LibvirtHypervisor:
         return conversion.progress(stats)
 
     async def statistics(self, name: str) -> Mapping[str, object]:
-        """Return libvirt's statistics of an active domain."""
+        """Return libvirt's statistics of an active domain. Raises OperationInvalid if it is inactive."""
 
         def ask(connection: libvirt.virConnect) -> Mapping[str, object]:
             domain = connection.lookupByName(name)

@@ -275,7 +275,7 @@ class Hypervisor(Protocol):
         """Replace the I/O limits of a running domain's disk, by target name; missing ones are removed."""
 
     async def add_vcpus(self, name: str, count: int) -> None:
-        """Plug virtual processors into a running domain, which must have no more, until it has ``count``."""
+        """Plug virtual processors into a running domain until it has ``count``. Raises OperationInvalid if it has more."""
 
     async def request_memory(self, name: str, amount: int) -> None:
         """Request that a running domain's guest has this many bytes of memory (:attr:`Memory.requested`).
@@ -288,7 +288,7 @@ class Hypervisor(Protocol):
         """Tell a running domain that its disk has grown to this many bytes, unless it knows that, or more."""
 
     async def set_link(self, name: str, mac: str, *, up: bool) -> None:
-        """Set the link state of a running domain's interface."""
+        """Set the link state of a running domain's interface. Raises OperationInvalid without that interface."""
 
     async def attach_disk(self, name: str, target: str, disk: str, controllers: Sequence[str] = ()) -> None:
         """Give the running domain a disk, after those ``controllers`` that it lacks, all as XML, unless it has ``target``."""
@@ -297,7 +297,10 @@ class Hypervisor(Protocol):
         """Ask the guest to release a disk, and wait for some seconds; return whether the domain lacks it."""
 
     async def change_medium(self, name: str, target: str, disk: str) -> bool:
-        """Give a running drive its new XML, ``disk``, with another medium or none. Return False, unchanged, if the guest locks the tray."""
+        """Give a running drive its new XML, ``disk``, with another medium or none. Return False, unchanged, if the guest locks the tray.
+
+        Raises OperationInvalid without that drive.
+        """
 
     async def attach_interface(self, name: str, mac: str, interface: str) -> None:
         """Give the running domain an interface, by its XML, unless it has one with this MAC address."""
@@ -318,7 +321,7 @@ class Hypervisor(Protocol):
         """Write the domain's memory and devices to a new file, and end the domain."""
 
     async def restore(self, name: str, path: str, xml: str) -> None:
-        """Start the domain from a file of ``save``, paused, with this XML."""
+        """Start the domain from a file of ``save``, paused, with this XML. Raises DomainExists."""
 
     async def abort_job(self, name: str) -> None:
         """Abort the running migration or save, if any."""

@@ -127,7 +127,7 @@ async def _flush(server: Server) -> bool:
 
 
 async def _linger(server: Server) -> None:
-    """Wait while virt-handler is connected, which keeps the pod's network, at most ``LINGER_SECONDS``."""
+    """Wait, to keep the pod's network, while virt-handler is connected, at most ``LINGER_SECONDS``."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(LINGER_SECONDS):
             await server.deserted()

@@ -19,7 +19,7 @@ _FEW: Final = 8
 
 
 class Operator(StrEnum):
-    """Operator of a requirement."""
+    """Operator of a requirement (Go: ``selection.Operator``); ``==`` in a selector is EQUALS."""
 
     EQUALS = "="
     NOT_EQUALS = "!="

@@ -191,7 +191,7 @@ class Joined:
 
 
 class Response:
-    """A response with its whole body."""
+    """A response with its whole body; subclasses write theirs in pieces."""
 
     __slots__ = ("_headers", "body", "close", "content_type", "encoded", "status")
     prepared: bool = False

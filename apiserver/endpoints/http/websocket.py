@@ -119,7 +119,7 @@ class WebSocket(Response):
     async def end(self, code: int = 1000, reason: str = "") -> None:
         """Send a close frame; discard messages until the client's close or disconnection. Safe to repeat.
 
-        The handler's end closes the connection. Raises ConnectionError.
+        The handler's end closes the connection. There is no time limit. Raises ConnectionError if the frame cannot be sent.
         """
         if self._protocol.state is State.OPEN:
             self._protocol.send_close(code, reason)

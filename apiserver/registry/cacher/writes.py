@@ -28,7 +28,7 @@ class Write:
         self._item: Item | None = None
 
     def at(self, revision: int) -> Item:
-        """Return the item stored at ``revision``."""
+        """Return this object's item, as stored at ``revision``."""
         if self._item is None or self._item.revision != revision:
             self._item = self._make(revision)
         return self._item

@@ -68,7 +68,7 @@ def must_be_named(obj: Object, name: str) -> None:
 
 
 def prepare_for_create(obj: Object, now: datetime) -> None:
-    """Set uid, creation time and generation of a new object in place; drop other server-set fields."""
+    """Set uid, creation time and generation of a new object in place; drop ``selfLink`` and deletion fields."""
     metadata = obj["metadata"]
     wipe(metadata)
     metadata["uid"] = _new_uid()
@@ -93,13 +93,13 @@ def _new_uid() -> str:
 
 
 def wipe(metadata: Object) -> None:
-    """Drop, in place, fields that clients cannot set on new objects."""
+    """Drop, in place, ``uid``, ``selfLink``, ``creationTimestamp`` and deletion fields: clients cannot set them on new objects."""
     for key in _SERVERS:
         metadata.pop(key, None)
 
 
 def prepare_for_update(obj: Object, old: Object, resource: Resource) -> None:
-    """Restore immutable fields in place, and check the optimistic lock (``resourceVersion``).
+    """Restore ``uid`` and the fields of :func:`put_back` in place, and check the optimistic lock (``resourceVersion``).
 
     Raises Conflict if ``resourceVersion`` or ``uid`` differ, Invalid without ``resourceVersion``.
     """
@@ -116,8 +116,9 @@ def prepare_for_update(obj: Object, old: Object, resource: Resource) -> None:
 
 
 def put_back(metadata: Object, before: Object) -> None:
-    """Restore, in place, server-set fields of ``metadata`` from ``before``: some clients reformat them.
+    """Restore ``selfLink``, ``creationTimestamp`` and ``generation`` of ``metadata`` from ``before``, in place: some clients reformat them.
 
+    Also restore missing deletion fields, and always an existing ``deletionTimestamp``; ``uid`` and ``resourceVersion`` stay as given.
     Validation refuses a changed grace period, and a deletion time on a live object.
     """
     for key in ("selfLink", "creationTimestamp", "generation"):

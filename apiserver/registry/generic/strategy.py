@@ -94,7 +94,7 @@ class CreatingVerb:
 
 
 class UpdatingVerb:
-    """A verb that changes another resource's object in the same namespace; answers with it.
+    """A verb that changes an object of another resource, named by :meth:`target`, in the same namespace; answers with it.
 
     Admission sees the update of that object with the verb as subresource.
     """
@@ -112,7 +112,7 @@ class UpdatingVerb:
 
 
 class DeletingVerb:
-    """A verb that deletes another resource's object in the same namespace; answers with it."""
+    """A verb that deletes an object of another resource, chosen by :meth:`choose`, in the same namespace; answers with it."""
 
     deletes: Resource
     """In the group and version of the resource."""

@@ -267,7 +267,7 @@ def _create_target(seen: Observed) -> tuple[Action, ...]:
 
 
 def _terms(vm: Object, policy: Object, settings: Settings) -> Object:
-    """Return the status fields ``policy`` and ``options``, unaffected by later changes of the policy."""
+    """Return the status field ``options``, and ``policy`` if there is one; later changes of the policy do not affect them."""
     domain = domain_of(vm)
     copied = sum(disks.overlay_bytes(each) for each in disks.defaulted(domain))
     options = migration_policies.options(policy, memory.guest_bytes(domain), settings.migrations, copied_bytes=copied)

@@ -275,7 +275,10 @@ def _node_of(vm: Object) -> str:
 
 
 def reads_networks(vm: Object) -> bool:
-    """Return whether a machine with networks is in phase Scheduling or to be started: a missing one blocks it."""
+    """Return whether a machine with further networks is in phase Scheduling, or to be started without an open attempt.
+
+    Then a missing network blocks it.
+    """
     return bool(attachments.of(vm)) and (phases.phase_of(vm) == phases.SCHEDULING if attempts.is_open(vm) else power.decide(vm).on)
 
 

@@ -46,7 +46,7 @@ class Course:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What to do after a migration's new report."""
+    """What follows from a migration's new report: the Course for the next one, and what to write."""
 
     course: Course
     status: Object | None = None

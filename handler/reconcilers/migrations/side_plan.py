@@ -59,7 +59,9 @@ class Observed:
     launcher: messages.Status | None
     """Of the pod on this side."""
     connected: bool
+    """virt-handler is connected to it."""
     gone: bool
+    """Its process has ended, and with it all in the pod."""
     relaying: bool = False
     """Target: connections of this migration's source are accepted."""
     released: bool = False

@@ -37,7 +37,7 @@ class Known:
     """The last observation."""
     run: life.Run = field(default_factory=life.Run)
     xml: str = ""
-    """As passed to libvirt, or its equivalent if the domain comes from another pod."""
+    """As prepared in this pod, without secrets. libvirt has that of the source, or of the image, if the domain comes from there."""
     stopping: life.Stopping | None = None
     """Set by a request to power off."""
     thaw_at: float | None = None
@@ -334,7 +334,7 @@ def released(known: Known, uid: str, now: float) -> Known:
 def unmeasured(known: Known, now: float) -> str:
     """Return the uid of the migration that brought the domain here if its statistics are missing; else empty.
 
-    libvirt has them only after the arrival, and may lose them; after ``MEASURE_SECONDS`` they count as lost.
+    libvirt has them only after the arrival, and may lose them: ``MEASURE_SECONDS`` after the migration's end they count as lost.
     """
     for each in known.status.migrations:
         is_fresh = each.state == "arrived" or (each.state == "succeeded" and 0 <= now - each.end_time < MEASURE_SECONDS)

@@ -177,7 +177,7 @@ def is_to_pause(known: Known, uid: str) -> bool:
 
 
 def given_xml(known: Known) -> str:
-    """Return the XML passed to libvirt. Raises RequestRefused if there is none yet."""
+    """Return the domain's XML as prepared in this pod, without secrets. Raises RequestRefused if there is none yet."""
     if not known.xml:
         raise RequestRefused("Conflict", "the domain has not been created yet")
     return known.xml

@@ -47,8 +47,9 @@ def look(specification: Mapping[str, Any]) -> dict[str, Found]:
     """Return what exists at each disk's origin, by the disk's name.
 
     Raises:
-        ImagesMissing: only images in claims are missing, and may still come.
+        ImagesMissing (a DiskUnusable): only images in claims are missing, and may still come.
         DiskUnusable: a file or device cannot be used, or the file of an image disk is missing.
+        OSError: a claim's block device cannot be opened.
     """
     found: dict[str, Found] = {}
     missing: list[str] = []

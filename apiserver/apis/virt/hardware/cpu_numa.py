@@ -34,7 +34,7 @@ def given(domain: Domain) -> list[dict[str, Any]]:
 
 
 def cells(domain: Domain) -> list[Cell]:
-    """Return the guest's specified NUMA nodes as ``Cell``s; empty: it sees one.
+    """Return the NUMA nodes in ``cpu.numa.cells``. Empty: the guest sees one, or those of its host (:func:`is_passed_through`).
 
     Raises:
         ValueError: processors are not numbers, or memory is not a quantity.

@@ -19,7 +19,7 @@ MAX_TAG: Final = 36
 
 
 class FilesystemSource(Model):
-    """The source of a file system's content."""
+    """The claim, ConfigMap or Secret with a file system's content."""
 
     name: str = Field(
         description="The name of the claim, ConfigMap or Secret in the same namespace. A claim's name is looked up in lower case."

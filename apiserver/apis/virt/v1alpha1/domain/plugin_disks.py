@@ -32,7 +32,7 @@ def validate_source(source: Object, path: Path) -> list[FieldError]:
 
 
 def validate(disk: Object, path: Path) -> list[FieldError]:
-    """Return errors for settings that a plugin disk from ``hardware.disks.defaulted`` cannot have."""
+    """Return errors for settings that a plugin disk from ``hardware.disks.defaulted`` cannot have; ignore other disks."""
     if not hardware.is_plugin(disk) or (disk.get("driver") or {}).get("io") is None:
         return []
     return [
