@@ -87,10 +87,12 @@ def test_the_clocks_of_this_machine_go_on() -> None:
 
 def test_a_guest_is_found_by_its_domain() -> None:
     name = f"ns{os.getpid()}_vm"
-    words = [f"-name guest={name},debug-threads=on"]
-    with subprocess.Popen(["qemu-system-test", "-c", "input()", *words], executable=sys.executable, stdin=subprocess.PIPE) as process:
+    command = ["qemu-system-test", "-c", "print(flush=True); input()", f"-name guest={name},debug-threads=on"]
+    with subprocess.Popen(command, executable=sys.executable, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         try:
             assert process.stdin is not None
+            assert process.stdout is not None
+            process.stdout.readline()  # Popen may return before the process has its arguments
             assert guests(name) == [process.pid]
             assert process.pid in guests()
             assert guests(f"{name}2") == []
