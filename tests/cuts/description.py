@@ -217,6 +217,8 @@ def _expected_of_loss(cut: str, step: str) -> Expected:
         return Expected.MOVES_OR_STAYS
     if step == "no-proof":
         return Expected.RESTARTS if cut == "power" else Expected.STAYS
+    if cut == "all":  # without etcd no machine can restart elsewhere before the loss is over
+        return Expected.RESTARTS
     return Expected.ELSEWHERE if cut in _UNREACHABLE else Expected.STAYS
 
 

@@ -75,7 +75,8 @@ def test_only_cuts_of_the_guest_itself_may_restart_it() -> None:
 
 def test_a_node_that_reports_keeps_its_guest() -> None:
     expected = {each.name: each.expected for each in cases() if table.is_loss(each.name)}
-    assert {name for name, each in expected.items() if each is Expected.RESTARTS} == {"loss.power.no-proof"}
+    restarting = {name for name, each in expected.items() if each is Expected.RESTARTS}
+    assert restarting == {"loss.power.no-proof", "loss.all.agent", "loss.all.guardian"}
     for cut in ("from-peers", "from-storage", "etcd-from-api", "established", "handler-stopped", "clock-jumps"):
         assert expected[f"loss.{cut}.agent"] is Expected.STAYS
     assert expected["loss.frozen.no-proof"] is Expected.STAYS
