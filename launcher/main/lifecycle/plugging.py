@@ -79,7 +79,11 @@ class Plugging:
             await self._change_medium(name, await self._prepared(left, name))
             return left
         if target is not None and not await self._hypervisor.detach_disk(self._record.known.name, target):
-            raise RequestRefused("NotReady", f"the guest has not released disk {name!r} yet", (name,))
+            raise RequestRefused(
+                "NotReady",
+                f"the guest has not released disk {name!r} yet; unmount it in the guest if it is in use; virt-handler asks again",
+                (name,),
+            )
         await asyncio.to_thread(files.remove_overlay, segment(name, "name"))
         return left
 
@@ -101,7 +105,7 @@ class Plugging:
         if (interface := plugged_interfaces.interface_of(machine, name)) is None:
             return machine
         if not await self._hypervisor.detach_interface(self._record.known.name, interface.mac):
-            raise RequestRefused("NotReady", f"the guest has not released interface {name!r} yet")
+            raise RequestRefused("NotReady", f"the guest has not released interface {name!r} yet; virt-handler asks again")
         left = plugged_interfaces.machine_without(machine, name)
         self._serve_addresses(left)  # virt-handler removes the bridge
         return left
