@@ -55,7 +55,7 @@ checklist: setup  ## the rows of docs/apiserver-checklist.md without a passing t
 	@$(PY) -m tests.testbed.build etcd helm >/dev/null
 	$(PY) -m tests.checklist $(CHECKLIST_FLAGS) $(ROWS)
 
-mutants: setup  ## what the tests of plans and guards do not notice, and why that may be (about ten minutes; MODULES="power phases", MUTANTS_FLAGS=…)
+mutants: setup  ## what the tests of plans and guards do not notice, and why that may be (hours; MODULES="power phases", MUTANTS_FLAGS=…)
 	$(PY) -m tests.mutants $(MUTANTS_FLAGS) $(MODULES)
 
 test: python  ## the same, and tests on a real cluster with real guests, a slice of the ring all among them (half an hour; TESTS_SEED=…)
