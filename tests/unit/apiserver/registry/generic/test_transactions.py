@@ -288,7 +288,7 @@ async def test_unrecorded_lock_of_the_object_itself_is_taken_over(world: World) 
     [(Put(key_of("x/1"), B.encode()), False), (Put(key_of("x/1"), A.encode()), True), (Delete(key_of("x/1")), True)],
     ids=["another's", "written again", "gone"],
 )
-async def test_unrecorded_lock_that_another_takes_at_once_stays_with_it(world: World, change: Put | Delete, *, gets_it: bool) -> None:
+async def test_a_leftover_lock_taken_meanwhile_stays_with_its_taker(world: World, change: Put | Delete, *, gets_it: bool) -> None:
     """A version without the lock's reason left it."""
     old = await world.create(A)
     await world.create(B)
@@ -513,7 +513,7 @@ async def test_tentative_lock_of_another_holder_is_not_touched(wishing: World, n
     assert (await found(wishing, key_of("x/1"))).value == B.encode()
 
 
-async def test_tentative_lock_of_an_object_as_large_as_storage_takes_is_ended(wishing: World) -> None:
+async def test_a_tentative_lock_of_the_largest_object_is_ended(wishing: World) -> None:
     item = await wishing.wish(A, "?x/1")
     room = MAX_COMMIT_BYTES - len(A) - len(codec.encode(Wishing(), lease(A, "?x/1", "")))
     obj = lease(A, "?x/1", "?" + "y" * (room - 1))
