@@ -22,7 +22,7 @@ NO_DISK: Final = "error: the machine needs a disk: --image or --claim"
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What the user said about the machine to create; empty or 0: not said."""
+    """The user's choices for the machine to create; empty or 0: none."""
 
     name: str = ""
     namespace: str = ""

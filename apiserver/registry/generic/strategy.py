@@ -379,7 +379,7 @@ class Strategy:
         return frozenset()
 
     def without_lock(self, obj: Object, lock: str) -> Object:
-        """Return a copy of ``obj`` without a tentative lock."""
+        """Return a copy of ``obj`` without a tentative lock. Subclasses with :meth:`tentative_locks` must override it."""
         raise NotImplementedError
 
     def lock_taken(self, obj: Object, lock: str, holder: str, held_by: Object | None) -> str:

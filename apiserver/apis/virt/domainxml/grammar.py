@@ -17,7 +17,7 @@ MAX_PROBLEMS: Final = 50
 
 @dataclass(frozen=True, slots=True)
 class Element:
-    """What an XML element may contain."""
+    """The attributes, text and children that an XML element may contain."""
 
     attributes: Mapping[str, Rule] = field(default_factory=dict)
     children: Mapping[str, Allowed] = field(default_factory=dict)

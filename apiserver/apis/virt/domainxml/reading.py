@@ -63,7 +63,7 @@ class CPU:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What our components use of a domain's XML."""
+    """The parts of a domain's XML that our components use."""
 
     memory_bytes: int
     topology: tuple[int, int, int]

@@ -149,7 +149,7 @@ def paused(message: str) -> str:
 
 
 class Wait(enum.Enum):
-    """What a machine waits for, by its conditions."""
+    """The obstacle that a machine waits for, by its conditions."""
 
     IMAGE = "image"
     """A disk's image is missing or being imported, its claim lacks room, or its server or plugin does not answer."""

@@ -61,7 +61,7 @@ def usbredir(slot: int | None = None) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Forward:
-    """A guest's port, to which a stream ``portforward`` connects."""
+    """The port of a guest that a stream ``portforward`` connects to."""
 
     protocol: Protocol
     port: int

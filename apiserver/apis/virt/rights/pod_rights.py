@@ -28,7 +28,7 @@ _NO_SUCH_VOLUME: Final = "pods of virtual machines may not have such a volume"
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """What a volume of a pod contains."""
+    """The content of a pod's volume."""
 
     kind: str
     """``PersistentVolumeClaim``, ``Image``, ``Secret``, ``ConfigMap``, ``ServiceAccount`` or ``DownwardAPI``."""

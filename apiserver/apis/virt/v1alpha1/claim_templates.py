@@ -64,7 +64,7 @@ class VolumeClaimTemplate(Model):
 
 
 class ClaimRetentionPolicy(Model):
-    """When virt-controller deletes the claims that the set created."""
+    """The rules for deleting the claims that the set created."""
 
     when_deleted: Retention | None = Field(
         None, description="On deletion of the set: Retain keeps the claims, Delete deletes them. Default Retain. Immutable."
