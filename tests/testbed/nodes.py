@@ -85,8 +85,13 @@ def _first_program() -> pathlib.Path:
 def _is_prepared(node: layout.Node) -> bool:
     holder = processes.find(_holder(node))
     first = processes.children(holder) if holder else []
+    return bool(first) and has_reported(node, first[0])
+
+
+def has_reported(node: layout.Node, first: processes.Identity) -> bool:
+    """Return whether ``first`` itself, no earlier first process, has reported that the node's directories are ready."""
     try:
-        return bool(first) and (node.directory / "ready").read_text() == str(pathlib.Path(f"/proc/{first[0].pid}/ns/pid").readlink())
+        return (node.directory / "ready").read_text() == str(first.start_ticks)
     except OSError:
         return False
 
