@@ -214,7 +214,8 @@ def _fencing(given: Material) -> Subscriber:
 
 def _non_operational(given: Material) -> Subscriber:
     assert given.taint is not None  # noqa: S101 - else the loop does not run
-    return NonOperationalNodes(given.client, given.clock, given.informers, given.reports, given.taint, given.elapsed)
+    shared_seconds = given.settings.times.shared
+    return NonOperationalNodes(given.client, given.clock, given.informers, given.reports, given.taint, given.elapsed, shared_seconds)
 
 
 def _right(resource: Resource, verbs: str, subresource: str = "") -> Right:

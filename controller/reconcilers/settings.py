@@ -52,6 +52,8 @@ class Times:
     """All machines, while one is outdated."""
     back_off: tuple[int, int] = (5, 20)
     """After a Migration's first and second attempt: a process returns in seconds, a network in half a minute."""
+    shared: float = 1.0
+    """Age of verdicts about all nodes, and of the queue of lost machines, which the passes of many objects share."""
 
 
 @dataclass(frozen=True, slots=True)

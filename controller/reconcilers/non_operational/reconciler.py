@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import logging
 from collections.abc import Callable
-from typing import Final
 
 from apiserver.apis.core.resources import NODES
 from apiserver.apis.meta import errors
@@ -18,14 +17,11 @@ from controller.reconcilers.nodes.node_reports import NodeReports
 from controller.reconcilers.non_operational import marking_plan
 from controller.reconcilers.non_operational.marking_plan import Action, Observed, SetCondition, SetTaint
 from controller.reconcilers.settings import FIELD_MANAGER, TaintEffect
-from controller.reconcilers.virtual_machines.shared import SHARED_SECONDS, Shared
+from controller.reconcilers.shared import Shared
 from controller.runtime.clock import Clock
 from controller.runtime.reconciling import Controller, Request, Result
 
 logger = logging.getLogger(__name__)
-
-SETTLE_SECONDS: Final = 1.5 * SHARED_SECONDS
-"""After an event, so that the shared verdicts include it."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -45,13 +41,15 @@ class NonOperationalNodes:
         reports: NodeReports,
         effect: TaintEffect,
         elapsed: Callable[[], float],
+        shared_seconds: float,
     ) -> None:
         self._client = client
         self._clock = clock
         self._informers = informers
         self._reports = reports
         self._effect = effect
-        self._verdicts = Shared[_Verdicts](elapsed)
+        self._verdicts = Shared[_Verdicts](elapsed, shared_seconds)
+        self._settle_seconds = 1.5 * shared_seconds  # after an event, so that the shared verdicts include it
 
     def subscribe(self, controller: Controller) -> None:
         """Enqueue a node after failed starts, its repair, a changed taint, and if it is marked when virt-controller starts.
@@ -61,11 +59,11 @@ class NonOperationalNodes:
 
         def node_changed(old: Object | None, new: Object | None) -> None:
             if new is not None and (marking_plan.is_marked(new) if old is None else _concern(old) != _concern(new)):
-                controller.queue.add_after(NamespacedName("", name_of(new)), SETTLE_SECONDS)
+                controller.queue.add_after(NamespacedName("", name_of(new)), self._settle_seconds)
 
         def machine_changed(old: Object | None, new: Object | None) -> None:
             for node in _nodes_of_changed_failures(old, new):
-                controller.queue.add_after(NamespacedName("", node), SETTLE_SECONDS)
+                controller.queue.add_after(NamespacedName("", node), self._settle_seconds)
 
         self._informers.nodes.subscribe(node_changed)
         self._informers.vms.subscribe(machine_changed)
@@ -82,7 +80,7 @@ class NonOperationalNodes:
             except errors.NotFound:
                 return Result()
             if uid_of(node) != uid_of(cached):
-                return Result(SETTLE_SECONDS)  # the verdict is about an earlier Node
+                return Result(self._settle_seconds)  # the verdict is about an earlier Node
             for action in marking_plan.plan(dataclasses.replace(seen, node=node)):
                 node = await self._apply(node, action)
             self._informers.nodes.remember(node)

@@ -27,12 +27,12 @@ from controller.reconcilers.pods.kubelet_events import KubeletEvents
 from controller.reconcilers.pods.liveness import Absent, Evidence
 from controller.reconcilers.pods.ownership import Owner, Reference
 from controller.reconcilers.settings import Settings
+from controller.reconcilers.shared import Shared
 from controller.reconcilers.trimming import trim_pod
 from controller.reconcilers.virtual_machines import attempts, restart_turns, unreachable_nodes, validation
 from controller.reconcilers.virtual_machines.endings import Endings
 from controller.reconcilers.virtual_machines.observed import Observed
 from controller.reconcilers.virtual_machines.refusals import Refusals
-from controller.reconcilers.virtual_machines.shared import Shared
 from controller.reconcilers.virtual_machines.trials import Trials
 from controller.runtime.clock import Clock
 
@@ -68,8 +68,8 @@ class Gathering:
         self.refusals = Refusals(elapsed)
         self.trials = Trials(elapsed)
         self._priorities = Shared[restart_turns.Priorities](elapsed, PRIORITY_SECONDS)
-        self._non_operational = Shared[dict[str, failed_starts.Verdict]](elapsed)
-        self._lost_machines = Shared[restart_turns.Queue](elapsed)
+        self._non_operational = Shared[dict[str, failed_starts.Verdict]](elapsed, settings.times.shared)
+        self._lost_machines = Shared[restart_turns.Queue](elapsed, settings.times.shared)
 
     def forget(self, key: NamespacedName) -> None:
         """Forget a machine that is gone."""

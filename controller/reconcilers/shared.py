@@ -1,18 +1,17 @@
-"""Values shared by the passes of many machines."""
+"""Values shared by the passes of many objects."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Final, Generic, TypeVar
+from typing import Generic, TypeVar
 
-SHARED_SECONDS: Final = 1.0
 T = TypeVar("T")
 
 
 class Shared(Generic[T]):
     """A value that is computed at most once in ``seconds``."""
 
-    def __init__(self, elapsed: Callable[[], float], seconds: float = SHARED_SECONDS) -> None:
+    def __init__(self, elapsed: Callable[[], float], seconds: float) -> None:
         self._elapsed = elapsed
         self._seconds = seconds
         self._found: tuple[float, T] | None = None
