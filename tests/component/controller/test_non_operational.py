@@ -8,12 +8,16 @@ from typing import Any
 
 from apiserver.apis.meta import times
 from apiserver.apis.meta.objects import condition
+from controller.reconcilers.settings import Times
 from handler import heartbeat
 from handler.devices.acceleration import Verdict
 from tests.component.controller.test_controller import LEASES, NODES, VMS, Cluster, with_a_bad_node, working
 from tests.component.controller.test_unreachable_nodes import LEASE_NAMESPACE
 from tests.fakes.kubeapi import FakeAPI
 
+QUICK = Times(shared=0.05)
+SETTLED_SECONDS = 8 * QUICK.shared
+"""Enough for several passes: each follows its event after 1.5 times ``shared``."""
 FLAG = "--taint-non-operational-nodes=NoSchedule"
 OURS = {"key": "kubevirt.io/non-operational", "effect": "NoSchedule"}
 OTHER = {"key": "other", "effect": "NoExecute"}
@@ -49,7 +53,7 @@ async def marking(
         lease = heartbeat.lease(f"node{number}", LEASE_NAMESPACE, Verdict(accelerated=False, reason="test"), "1990-01-01T00:00:00Z")
         lease["spec"]["leaseDurationSeconds"] = 3600
         await api.put(LEASES, lease)
-    async with working(api, "--no-leader-elect", FLAG):
+    async with working(api, "--no-leader-elect", FLAG, times=QUICK):
         judged = api.authorize
         assert judged is not None
         allowed = {("GET", f"{NODES}/node2"), ("PUT", f"{NODES}/node2"), ("PATCH", f"{NODES}/node2/status")}
@@ -67,7 +71,7 @@ async def test_a_non_operational_node_is_marked_once(api: FakeAPI) -> None:
         ready = condition(api.get(NODES, "", "node2")["status"]["conditions"], "Ready")
         assert ready == {"type": "Ready", "status": "True"}
         await api.edit(NODES, "", "node2", lambda obj: obj["metadata"].setdefault("annotations", {}).update(a="b"))
-        await asyncio.sleep(2)
+        await asyncio.sleep(SETTLED_SECONDS)
         assert len(found.writes()) == 2
 
 
@@ -124,21 +128,21 @@ async def test_a_node_with_the_same_name_begins_without_marks(api: FakeAPI) -> N
         await api.remove(NODES, "", "node2")
         made = {"name": "node2", "creationTimestamp": times.to_rfc3339(datetime.now(UTC))}
         await api.put(NODES, {"metadata": made, "status": {"conditions": [{"type": "Ready", "status": "True"}]}})
-        await asyncio.sleep(3)
+        await asyncio.sleep(SETTLED_SECONDS)
         assert (found.taints(), found.told()) == ([], ("", ""))
 
 
 async def test_the_only_node_with_virt_handler_is_not_tainted(api: FakeAPI) -> None:
     async with marking(api, handlers=1) as found:
         await found.until(lambda: found.told() == ("True", "StartsFailed"), "the condition")
-        await asyncio.sleep(2)
+        await asyncio.sleep(SETTLED_SECONDS)
         assert found.taints() == [OTHER]
         message = condition(api.get(NODES, "", "node2")["status"]["conditions"], "KubevirtNonOperational") or {}
         assert "it is not tainted" in message["message"]
 
 
 async def test_without_the_flag_no_node_is_written(api: FakeAPI) -> None:
-    async with working(api, "--no-leader-elect"):
+    async with working(api, "--no-leader-elect", times=QUICK):
         await with_a_bad_node(api, minutes=1)
-        await asyncio.sleep(2)
+        await asyncio.sleep(SETTLED_SECONDS)
         assert not Marked(api).writes()
