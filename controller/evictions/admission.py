@@ -60,7 +60,7 @@ def concern_of(migration: Object) -> list[NamespacedName | str]:
 
 
 class Evictions:
-    """Decides whether a pod may be evicted, and creates a Migration first if needed."""
+    """Decides whether a pod may be evicted; before the answer it creates the Migration, or writes the status, that this needs."""
 
     def __init__(
         self,
@@ -94,9 +94,10 @@ class Evictions:
         migrations.subscribe(self._outcomes.note)
 
     async def admit(self, namespace: str, name: str, *, dry_run: bool, peer: str = "") -> Decision:
-        """Return the decision about this pod's eviction, after the writes that it needs, or without them if ``dry_run``.
+        """Return the decision about this pod's eviction, after the writes that it needs.
 
-        Refuses if kube-apiserver does not answer. ``peer`` is the client's IP address, for the log.
+        ``dry_run``: writes nothing, and allows what would only have to wait (:func:`eviction_plan.rehearsed`). Refuses if a request fails
+        or takes too long. ``peer`` is the client's IP address, for the log.
         """
         try:
             async with asyncio.timeout(self._seconds):
@@ -122,7 +123,7 @@ class Evictions:
             return Decision(allowed=False, message=evictions.not_known(name))
 
     def _still_waits(self, pod: NamespacedName) -> Decision | None:
-        """Return a refusal without reads if, by the pod's stored Look, it still waits for a Migration; else None."""
+        """Return a refusal if, by the pod's stored Look and present Migrations, its eviction must still wait; else None: read again."""
         if (look := self._kept.get(pod)) is None:
             return None
         seen = self._observed(look)
@@ -193,7 +194,7 @@ class Evictions:
             self._waiting.note(decision.waits_at, namespace, seen.now)
 
     async def _write_status(self, vm: Object, decision: Decision, status: Object) -> Decision:
-        """Write ``status`` to the machine. Return ``decision``, or a refusal if the machine has changed."""
+        """Write ``status`` to the machine. Return ``decision``, or a refusal if the machine has changed or is gone."""
         name, patch = name_of(vm), applying.status_patch(vm, status)
         try:
             await self._client.patch(VIRTUAL_MACHINES, name, patch, namespace_of(vm), subresource="status", field_manager=FIELD_MANAGER)

@@ -51,7 +51,7 @@ REST_SECONDS: Final = 300
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The operator's settings for evictions."""
+    """The operator's settings for evictions: the default strategy, and how many migrations they may cause at a time."""
 
     strategy: evictions.Strategy = evictions.LIVE_MIGRATE_IF_POSSIBLE
     migrations_per_node: int = 2
@@ -65,7 +65,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """What :func:`plan` decides from about a pod's eviction."""
+    """The input of :func:`plan` about one pod's eviction."""
 
     pod: Object | None
     """None: no pod has this name."""
@@ -107,14 +107,14 @@ ALLOWED: Final = Decision(allowed=True)
 
 
 def rehearsed(decision: Decision) -> Decision:
-    """Return the answer to a dry run: a permanent refusal becomes final, a temporary one is allowed with its message."""
+    """Return the answer to a dry run: a permanent refusal becomes final, a temporary one is allowed with its message; others stay."""
     if decision.allowed:
         return decision
     return replace(decision, final=True) if decision.lasts else Decision(allowed=True, message=decision.message)
 
 
 def plan(seen: Observed) -> Decision:
-    """Return the answer to the eviction, and the Migration or status to write first."""
+    """Return the answer to the eviction, and the Migration or status to write first. Allows pods of no machine."""
     pod, vm = seen.pod, seen.vm
     if pod is None or is_deleting(pod) or not liveness.may_run(pod):
         return ALLOWED

@@ -43,7 +43,7 @@ class Shared(Generic[_K, _V]):
         """None: the read failed."""
 
     async def get(self, key: _K, read: Callable[[], Awaitable[_V]]) -> _V:
-        """Return the result of a running read with this key, or of ``read``. After another caller's failure, try again."""
+        """Return the result of another caller's running read of this key; without one, or if it fails, call ``read``. Raises its errors."""
         while (running := self._running.get(key)) is not None:
             if (found := await asyncio.shield(running)) is not None:  # cancelling one caller does not cancel the others
                 return found.value
@@ -68,7 +68,7 @@ class Kept:
         """With the time of the read; oldest first."""
 
     def keep(self, pod: NamespacedName, look: Look) -> None:
-        """Store a pod's new Look."""
+        """Store a pod's Look for ``SECONDS``, without managedFields; beyond the limit, the oldest Look is dropped."""
         self._looks.pop(pod, None)
         self._looks[pod] = (self._elapsed(), Look(_slim(look.pod), _slim(look.vm), look.claims, look.node))
         while len(self._looks) > self._limit:

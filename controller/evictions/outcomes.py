@@ -39,7 +39,7 @@ class Ended:
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """Evacuations of a machine, across all its pods."""
+    """A machine's evacuations, across all its pods: failures since its guest last moved, and when it moved (None: not known)."""
 
     in_vain: tuple[Ended, ...] = ()
     """Failures since the guest last moved, oldest first."""
@@ -59,7 +59,10 @@ class Outcomes:
         """By namespace and name, which a Migration cannot change. Most recently ended last."""
 
     def note(self, old: Object | None, new: Object | None) -> None:
-        """Record an evacuation's result if this change of a Migration ends it."""
+        """Record an evacuation's result if a Migration's change from ``old`` to ``new`` ends it.
+
+        ``old`` None: first seen. ``new`` None: deleted, which counts as cancelled if it had not ended.
+        """
         migration = new or old or {}
         if evictions.POD_LABEL not in labels_of(migration) or (old is not None and not phases.is_unfinished(old)):
             return

@@ -19,7 +19,7 @@ LOOKUP_SECONDS: Final = 2.0
 
 
 class PathSecret:
-    """The current and previous secret, read again after a while or for an unknown secret."""
+    """Checks the secret in the URL path of eviction reviews, by the webhook configuration."""
 
     def __init__(self, client: Client, elapsed: Callable[[], float] = time.monotonic, name: str = NAME) -> None:
         self._client = client
@@ -33,7 +33,7 @@ class PathSecret:
         self._looking = asyncio.Lock()
 
     async def holds(self, given: str) -> bool:
-        """Return whether ``given`` is the current or previous secret."""
+        """Return whether ``given`` is the configuration's secret, or was it a minute ago; False if that must be read and cannot."""
         if not self._is_known(given):
             async with self._looking:
                 if not self._is_known(given) and self._elapsed() - self._looked >= LOOKUP_SECONDS:

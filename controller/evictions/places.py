@@ -29,7 +29,7 @@ class Places:
         return self.taken.total() >= self.limit
 
     def are_others(self, namespace: str, waiting: Mapping[str, frozenset[str]]) -> bool:
-        """Return whether the next place is for another namespace: this one uses half of the limit, and a waiting one uses less.
+        """Return whether the next place is for another namespace: this one uses at least half of the limit, and a waiting one less.
 
         ``waiting``: waiting namespaces by node or cluster.
         """

@@ -21,7 +21,7 @@ class Wait(NamedTuple):
 
 
 class Waiting:
-    """Stores which namespaces wait, by node or cluster."""
+    """Stores which namespaces wait, by node or cluster, for ``SECONDS`` after each note."""
 
     def __init__(self) -> None:
         self._last: dict[Wait, datetime] = {}

@@ -49,7 +49,7 @@ class EvictionWebhook:
         return certificate_plan.fingerprint(certificate_plan.decoded(bundles.pop())) if len(bundles) == 1 else ""
 
     async def inject(self, bundle: bytes) -> None:
-        """Write the bundle, not the path, into each webhook. Raises StatusError."""
+        """Write the bundle (PEM) into each webhook; the URL path stays. Raises StatusError, TransportError."""
         changed = copy.deepcopy(await self.client.get(VALIDATING_WEBHOOK_CONFIGURATIONS, self.name))
         for each in webhooks_of(changed):
             each["clientConfig"]["caBundle"] = certificate_plan.encoded(bundle)
@@ -66,7 +66,7 @@ class SecretRotation:
         self._name = name
 
     async def run(self) -> None:
-        """Write a new secret periodically until cancelled."""
+        """Write a new secret periodically until cancelled; after an error, retry sooner."""
         while True:
             try:
                 await self.rotate()
@@ -89,7 +89,7 @@ class SecretRotation:
 
 
 def secret_of(configuration: Object) -> str:
-    """Return the secret in the path of the first webhook; else empty."""
+    """Return the secret in the URL path of the configuration's first webhook that calls a Service; empty without one."""
     paths = [str(dig(each, "clientConfig", "service", "path") or "") for each in webhooks_of(configuration)]
     return paths[0].removeprefix(PREFIX) if paths and paths[0].startswith(PREFIX) else ""
 

@@ -23,7 +23,7 @@ logger = logging.getLogger("virt-controller")
 
 
 async def run(given: options.Options) -> None:
-    """Run virt-controller until SIGTERM or SIGINT."""
+    """Run virt-controller until SIGTERM or SIGINT. Raises ConfigError; LeadershipLost in an exception group."""
     config = Config.load(given.kubeconfig)
     clock = SystemClock()
     async with AsyncExitStack() as clients:

@@ -60,7 +60,7 @@ class Source:
     """Only those in the namespace of nodes' leases."""
 
     def informer(self, client: Client, lease_namespace: str) -> Informer:
-        """Return a new informer of these objects."""
+        """Return a new informer of these objects, which the caller runs; only Leases are limited to ``lease_namespace``."""
         return Informer(
             client,
             self.resource,

@@ -82,7 +82,7 @@ async def page(vms: Sequence[Object], migrations: Sequence[Object], strategy: ev
 
 
 def group_of(vm: Object) -> str:
-    """Return KubeVirt's group of a machine's state, such as ``running``."""
+    """Return KubeVirt's group of a machine's state, one of ``GROUPS``, such as ``running``; ``error`` for other states."""
     return _GROUP_OF.get(summary.word(vm), _ERROR)
 
 

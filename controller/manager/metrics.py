@@ -65,7 +65,7 @@ class Metrics:
         self._non_operational = non_operational
 
     def watch_migrations(self, migrations: Informer) -> None:
-        """Add metrics of unfinished Migrations by phase; each phase has a value, even if 0."""
+        """Add metrics of each Migration, and the number of unfinished ones by phase, even if 0. Call it once."""
         self._migrations = migrations.list
 
         def by_phase() -> list[tuple[tuple[str, ...], float]]:

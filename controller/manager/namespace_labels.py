@@ -50,7 +50,7 @@ class NamespaceLabels:
             await asyncio.sleep(pause)
 
     async def ensure(self) -> str:
-        """Return the namespace's Pod Security level, after setting it if there was none. Raises StatusError, TransportError."""
+        """Return the namespace's enforced Pod Security level; without one, set ``privileged``. Raises StatusError, TransportError."""
         namespace = await self._client.get(NAMESPACES, self._namespace)
         level = labels_of(namespace).get(ENFORCE)
         if level:

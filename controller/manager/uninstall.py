@@ -45,7 +45,7 @@ class Left:
         return bool(self.sets or self.migrations or self.machines or self.pods)
 
     def to_delete(self) -> tuple[tuple[Resource, Object], ...]:
-        """Return (resource, object) pairs to delete, unless in deletion: replica sets while any exist, then Migrations, then machines."""
+        """Return what to delete now, as (resource, object), unless in deletion: all sets; if none exist, Migrations; then machines."""
         in_order = ((REPLICA_SETS, self.sets), (MIGRATIONS, self.migrations), (VIRTUAL_MACHINES, self.machines))
         resource, objects = next((pair for pair in in_order if pair[1]), (VIRTUAL_MACHINES, ()))
         return tuple((resource, each) for each in objects if not is_deleting(each))
@@ -68,9 +68,9 @@ class Left:
 
 
 async def shut_down(client: Client, *, timeout_seconds: float, say: Callable[[str], None], poll_seconds: float = POLL_SECONDS) -> bool:
-    """Delete all sets, then all Migrations, then all machines; return whether all objects and pods are gone in time.
+    """Delete all sets; once they are gone, all Migrations; then all machines. Return whether these and the guests' pods are gone in time.
 
-    ``say`` prints progress. Errors of the API server are retried.
+    ``say`` prints progress. Errors of requests are retried.
     """
     left: Left | None = None
     trouble = ""
@@ -144,7 +144,7 @@ async def _run(arguments: argparse.Namespace) -> int:
 
 
 def main() -> int:
-    """Run the command; return 0, 1 if guests remain, 2 if the configuration is invalid."""
+    """Run the command; return 0, 1 if not all is gone in time, 2 if the configuration is invalid."""
     logging.basicConfig(level=logging.WARNING)
     try:
         return asyncio.run(_run(parser().parse_args()))

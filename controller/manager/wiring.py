@@ -85,7 +85,7 @@ class Environment:
 
 
 def runnables(environment: Environment) -> Sequence[Runnable]:
-    """Return the parts that run on the leader."""
+    """Create the parts that run on the leader, and add their metrics; the caller runs them."""
     webhook = {"ValidatingWebhookConfiguration": EvictionWebhook(environment.client)}
     certificates = CertificateRotation(
         environment.client, environment.namespace, policy=environment.options.certificates, consumers=webhook
@@ -154,7 +154,7 @@ class Machines:
 
 
 async def run(environment: Environment, parts: Callable[[Environment], Sequence[Runnable]] = runnables) -> None:
-    """Run virt-controller until cancelled. Raises LeadershipLost, in an exception group, if the lease was lost."""
+    """Run virt-controller until cancelled; ``parts`` makes what the leader runs. Raises LeadershipLost, in an exception group."""
 
     async def lead() -> None:
         environment.metrics.leader.value = 1

@@ -61,7 +61,7 @@ class ResizePod:
 
 @dataclass(frozen=True, slots=True)
 class WriteStatus:
-    """Write this status if the object has not changed since it was observed."""
+    """Replace the object's status by this one, if the object has not changed since it was observed."""
 
     status: Object
     uid_field: str = ""
@@ -70,14 +70,14 @@ class WriteStatus:
 
 @dataclass(frozen=True, slots=True)
 class AddFinalizer:
-    """Add this finalizer to the object."""
+    """Add this finalizer to the object, if that has not changed since it was observed."""
 
     finalizer: str
 
 
 @dataclass(frozen=True, slots=True)
 class RemoveFinalizer:
-    """Remove this finalizer from the object."""
+    """Remove this finalizer from the object, if that has not changed since it was observed."""
 
     finalizer: str
 

@@ -72,9 +72,9 @@ class HotPlugRefused(Exception):
 
 
 class _Refused(NamedTuple):
-    """A refused pod, which is not created again before ``until``.
+    """A refused pod: until ``until``, the same pod is refused with the same message, without a request.
 
-    Each write of the server's words, which may vary, causes the next pass.
+    A new request could get other words, and writing them causes the next pass.
     """
 
     pod: Object
@@ -100,7 +100,8 @@ class Applier:
         Raises:
             Conflict: the object changed since it was observed.
             PodRefused: its pod is refused, or another pod has its name.
-            HotPlugRefused: a hot-plug is refused; the actions before the status are applied.
+            HotPlugRefused: a hot-plug is refused; the next WriteStatus and all actions after it are not applied.
+            StatusError, TransportError: another failure; later actions are not applied.
         """
         requeue_after: float | None = None
         made = ""
@@ -242,7 +243,7 @@ class Applier:
             self._pods.remember(written)
 
     async def _name_pod(self, obj: Object, action: WriteStatus, uid: str) -> Object:
-        """Record the uid of the created pod in the status. Raises PodRefused if virt-api rejects the pod's mounts."""
+        """Write the action's status with the created pod's uid. Raises PodRefused if virt-api rejects the pod's mounts."""
         try:
             return await self._write_status(obj, {**action.status, action.uid_field: uid})
         except errors.Forbidden as error:

@@ -41,7 +41,7 @@ def being_deleted(vm: Object, claims: Mapping[str, Object | None]) -> tuple[str,
 
 
 def unbound(vm: Object, claims: Mapping[str, Object | None]) -> tuple[str, ...]:
-    """Return ``name (phase)`` of each claim that is not bound. An unknown phase counts as bound."""
+    """Return ``name (phase)`` of each claim of the machine that is not bound. A missing claim or phase counts as bound."""
     found = ((name, str(dig(claims.get(name), "status", "phase") or "Bound")) for name in claims_of(vm))
     return tuple(f"{name} ({phase})" for name, phase in found if phase != "Bound")
 
@@ -65,14 +65,14 @@ def _bytes(capacity: str) -> int:
 
 
 class InUse(NamedTuple):
-    """Storage that another machine uses."""
+    """Storage that a machine needs, and the name of another one that excludes it by its use."""
 
     what: str
     machine: str
 
 
 class Claimed(NamedTuple):
-    """How a machine uses its claims."""
+    """How a machine uses its claims; for each of ``filesystems``, whether it is written."""
 
     disks: Mapping[str, disk_uses.Use]
     filesystems: Mapping[str, bool]
@@ -83,7 +83,7 @@ class Claimed(NamedTuple):
 
 
 def servers_of(vm: Object) -> tuple[str, ...]:
-    """Return an identifier, unique in the namespace, for each server disk of the machine."""
+    """Return a digest for each network disk of the machine, the same for each machine of the namespace with that disk."""
     return tuple(disk_uses.digest(same) for same in disk_uses.server_uses(domain_of(vm)))
 
 
@@ -104,7 +104,7 @@ def contested(mine: Claimed, theirs: Claimed) -> tuple[str, ...]:
 
 
 def clashes(claim: str, use: disk_uses.Use, other: Object) -> bool:
-    """Return whether machine ``other`` uses the claim so that ``use``, as a disk, is excluded."""
+    """Return whether machine ``other`` uses the claim so that no disk of another machine may use it in the way ``use``."""
     mine = Claimed({claim: use}, {}, "", "")
     return bool(contested(mine, claimed(other)))
 
@@ -132,7 +132,7 @@ def files_of(vm: Object) -> tuple[str, ...]:
 
 
 def contested_files(vm: Object, other: Object) -> tuple[str, ...]:
-    """Return the paths of node files that are disks of both machines, unless both only read them."""
+    """Return the paths of node files that are disks of both machines, unless both only read them. Ignores on which nodes they are."""
     mine, theirs = ({host_disks.path_of(each): bool(each["readOnly"]) for each in disks.defaulted(domain_of(one))} for one in (vm, other))
     return tuple(path for path, reads in mine.items() if path and path in theirs and not (reads and theirs[path]))
 

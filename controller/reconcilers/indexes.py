@@ -66,7 +66,7 @@ class ServerDisk:
 
 @dataclass(frozen=True, slots=True)
 class NodeFile:
-    """A file of a node, in no namespace."""
+    """A path of a file on nodes, in no namespace; it names no node."""
 
     path: str
 
@@ -76,7 +76,7 @@ Storage: TypeAlias = NamespacedName | ServerDisk | NodeFile
 
 
 class Mac(NamedTuple):
-    """A MAC address, unique in its namespace."""
+    """A normalized MAC address, as used in a namespace."""
 
     namespace: str
     address: str
@@ -125,7 +125,7 @@ class Informers:
         return frozenset(node for vm in machines for node in failed_starts.nodes_of_failures(vm, now))
 
     def non_operational(self, now: datetime) -> dict[str, failed_starts.Verdict]:
-        """Return a verdict by each node that new starts should avoid, because starts failed there."""
+        """Return, by name, a verdict on each node that starts should avoid, because starts failed there; empty if these are too many."""
         suspects = self.suspects(now)
         if not suspects:
             return {}
@@ -175,7 +175,7 @@ def loss_of_vm(vm: Object) -> list[str]:
 
 
 def failures_of_vm(vm: Object) -> list[str]:
-    """Return the key in ``BY_FAILED_START`` after failed starts, else none. The machine may be invalid."""
+    """Return the key in ``BY_FAILED_START`` if a start failed on one node and then succeeded on another, else none. May be invalid."""
     return [FAILED] if failed_starts.nodes_of_failures(vm) else []
 
 
@@ -221,7 +221,7 @@ def held_storage_of_vm(vm: Object) -> list[Storage]:
 
 
 def macs_of_vm(vm: Object) -> list[Mac]:
-    """Return the keys in ``BY_MAC``: the normalized addresses that the machine specifies."""
+    """Return the keys in ``BY_MAC``: the normalized addresses that the machine specifies; none for an invalid machine."""
     given = interfaces.defaulted(domain_of(vm)) if _has_sound_domain(vm) else ()
     return [Mac(namespace_of(vm), network.normal_mac(each["mac"])) for each in given if each.get("mac")]
 

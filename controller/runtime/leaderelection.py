@@ -72,8 +72,8 @@ class LeaderElector:
     async def run(self, lead: Callable[[], Awaitable[None]]) -> None:
         """Wait until elected, then run ``lead`` while we hold the lease.
 
-        On cancellation, ``lead`` is stopped first, and then the lease is released, so that the next leader need not wait. Raises
-        LeadershipLost after ``lead`` was stopped.
+        Once ``lead`` has returned, or was stopped by a cancellation, the lease is released, so that the next leader need not wait. Raises
+        LeadershipLost after ``lead`` was stopped; errors of ``lead`` in an exception group.
         """
         await self._acquire()
         logger.info("elected", extra={"lease": self._settings.name, "identity": self._settings.identity})

@@ -91,7 +91,7 @@ class Controller:
         self._turn = Turn(turn_seconds)
 
     def enqueue(self, request: Request) -> None:
-        """Enqueue an object unless queued."""
+        """Enqueue an object unless queued; during its pass, for another pass afterwards."""
         self.queue.add(request)
 
     async def run(self, ready: Callable[[], Awaitable[None]] | None = None) -> None:

@@ -146,7 +146,7 @@ class _Waiting:
 
 
 class Recorder:
-    """Queues events without waiting and writes them later; ``component`` is their source in ``kubectl describe``."""
+    """Queues events without waiting; :meth:`run` writes them. ``component`` is their source in ``kubectl describe``."""
 
     def __init__(self, client: Client, component: str, clock: Clock, *, host: str = "") -> None:
         self._client = client

@@ -113,7 +113,7 @@ class WorkQueue(Generic[T]):
             self.add(item)
 
     def close(self) -> None:
-        """Drop all items; workers in :meth:`get` get Closed."""
+        """Drop all items, also those added later; :meth:`get` raises Closed, also in waiting workers."""
         self._closed = True
         for handle in self._delayed.values():
             handle.cancel()

@@ -77,7 +77,7 @@ class Observed:
 
 @dataclass(frozen=True, slots=True)
 class MakeAuthority:
-    """Replace the authority by a new one, trusted alongside ``retiring``."""
+    """Create an authority, instead of a missing or unusable one; the certificates in ``retiring`` (PEM) stay trusted."""
 
     secret: str
     reason: Reason
@@ -86,7 +86,7 @@ class MakeAuthority:
 
 @dataclass(frozen=True, slots=True)
 class StageAuthority:
-    """Create the next authority, and add it to the bundle."""
+    """Create the next authority in the Secret, apart from the bundle, which a later plan extends."""
 
     secret: str
     reason: Reason
@@ -136,7 +136,10 @@ Action: TypeAlias = MakeAuthority | StageAuthority | PromoteAuthority | WriteBun
 
 
 def plan(wanted: Authority, observed: Observed, now: datetime, policy: Policy) -> tuple[Action, ...]:
-    """Return the writes that are possible now. The caller applies them in order, observes and plans again until nothing is left."""
+    """Return the writes that are possible now; none: at rest, or time must pass.
+
+    The caller applies them in order, observes and plans again until there are none, and again periodically.
+    """
     data = observed.authority or {}
     reason = renewal.authority_unusable(data.get(CERTIFICATE, b""), data.get(KEY, b""), now)
     staged = _staged(data, now)
@@ -163,7 +166,7 @@ def fingerprint(bundle: bytes) -> str:
 
 
 def decoded(value: object) -> bytes:
-    """Decode a value of a Secret's ``data``; empty if absent or not base64."""
+    """Decode base64 of a Secret's ``data``; empty if absent or not decodable."""
     try:
         return base64.b64decode(str(value or ""))
     except ValueError:
@@ -171,12 +174,12 @@ def decoded(value: object) -> bytes:
 
 
 def encoded(value: bytes) -> str:
-    """Encode bytes for a Secret's ``data`` or a ``caBundle``."""
+    """Return bytes in base64, for a Secret's ``data`` or a ``caBundle``."""
     return base64.b64encode(value).decode()
 
 
 def staged_pair(data: Data) -> Pair:
-    """Return certificate and key of the next authority, staged in a Secret's data."""
+    """Return certificate and key of the next authority, staged in a Secret's data. Raises KeyError without one."""
     return Pair(data[NEXT_CERTIFICATE], data[NEXT_KEY])
 
 

@@ -29,10 +29,10 @@ class Consumer(Protocol):
     """An object other than a Secret with a copy of the trusted authorities."""
 
     async def fingerprint(self) -> str | None:
-        """Return the fingerprint of the object's bundle; None if the object does not exist."""
+        """Return the fingerprint of the bundle that the object uses now, empty if none; None: no such object, so inject nothing."""
 
     async def inject(self, bundle: bytes) -> None:
-        """Write the bundle into the object."""
+        """Write the bundle (PEM) into the object. Raises StatusError, TransportError."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -111,7 +111,7 @@ class _Seen:
 
 
 class CertificateRotation:
-    """Keeps every certificate of the release valid, on the leader."""
+    """Keeps the release's authorities and certificates valid, except nodes' certificates, on the leader."""
 
     def __init__(
         self,
@@ -138,7 +138,7 @@ class CertificateRotation:
         )
 
     async def run(self) -> None:
-        """Reconcile every ``interval`` seconds until cancelled."""
+        """Reconcile every ``interval`` seconds until cancelled, also after errors."""
         while True:
             try:
                 await self.reconcile()
@@ -147,9 +147,9 @@ class CertificateRotation:
             await asyncio.sleep(self._interval)
 
     async def reconcile(self) -> None:
-        """Update every Secret and consumer, and delete the Secret ``OBSOLETE``.
+        """Take the steps that are possible now for every Secret and consumer, and delete the Secret ``OBSOLETE``.
 
-        A failure for one authority does not stop the other; a Conflict waits for the next pass. Raises StatusError, TransportError.
+        A StatusError for one authority is raised after the other's steps; a Conflict waits for the next pass. Raises TransportError.
         """
         failure: errors.StatusError | None = None
         for wanted, consumers in self._wanted:

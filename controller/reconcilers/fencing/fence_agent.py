@@ -44,7 +44,7 @@ class Agent(Protocol):
 
 
 class Executable:
-    """A fence agent that is an executable file; a call may take ``seconds``."""
+    """A fence agent that is an executable file; a call may take at most ``seconds``."""
 
     def __init__(self, path: Path, seconds: float) -> None:
         self._path = path
@@ -56,7 +56,7 @@ class Executable:
         return self._path.name
 
     async def switch_off(self, node: Object) -> None:
-        """Run the file; raise Failed without proof that the node is off. No process of its process group survives the call."""
+        """Run the file, then kill its process group. Raises Failed without proof that the node is off."""
         child = await self._started()
         try:
             async with asyncio.timeout(self._seconds):
@@ -134,7 +134,7 @@ def request(node: Object) -> bytes:
 
 
 def check(status: int, output: bytes, errors: bytes = b"") -> None:
-    """Raise Failed unless the agent's exit status and output prove that the node is off."""
+    """Raise Failed unless the agent's exit status and output prove that the node is off. The message has words from ``errors``."""
     if len(output) > MAX_OUTPUT:
         raise Failed(f"it wrote more than {MAX_OUTPUT >> 10} KiB")
     try:

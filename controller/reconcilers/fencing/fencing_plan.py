@@ -52,7 +52,7 @@ Decision: TypeAlias = Nothing | Wait | Refuse | Fence | Unfence
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """What :func:`plan` decides from about a node."""
+    """The input of :func:`plan` about a node; ``reports_for`` 0: it is unreachable, None: its kubelet reports."""
 
     node: Object
     reports_for: float | None
@@ -103,7 +103,7 @@ def boot_of(node: Object) -> str:
 
 
 def contradiction(before: Object, after: Object) -> str:
-    """Return a message if the kubelet reports with the same boot ID ``after`` the agent called the node off; else empty."""
+    """Return a message if the Node as read ``after`` the agent called it off reports with the boot ID of ``before``; else empty."""
     if node_states.kubelet_is_unreachable(after) or boot_of(after) != boot_of(before):
         return ""
     return "it says that the node was off, but the kubelet reports with the same boot ID: correct the agent's data about this node"
@@ -116,7 +116,7 @@ def restarts_elsewhere(vm: Object, node: str) -> bool:
 
 
 def count_waiting(machines: Iterable[Object], node: str) -> int:
-    """Return how many machines restart elsewhere once the node is fenced."""
+    """Return how many of the machines have their pod on the node, and restart elsewhere once it is fenced."""
     return sum(1 for vm in machines if restarts_elsewhere(vm, node))
 
 

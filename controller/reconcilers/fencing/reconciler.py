@@ -33,7 +33,7 @@ _WATCH_SECONDS: Final = 0.2
 
 
 class Fencing:
-    """The reconciler of Nodes that do not report."""
+    """The reconciler of Nodes: fences those that do not report, by the agent, and unfences those that have started again."""
 
     def __init__(
         self,

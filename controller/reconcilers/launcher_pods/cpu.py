@@ -47,9 +47,9 @@ def requirements(domain: Object, claims: Claims) -> Requirements:
 
 
 def node_labels(vm: Object) -> tuple[NodeLabel, ...]:
-    """Return the labels that the fields or XML of a KVM machine require.
+    """Return the labels that a node must or must not have because of the CPU in a KVM machine's fields or XML.
 
-    If the machine disables features, the model's label is not required: libvirt checks the rest at the start. ``force`` and ``optional``
+    The model's label is required only if each named feature is; else libvirt checks the model at the start. ``force`` and ``optional``
     work on all nodes.
     """
     spec = running.spec_of(vm)

@@ -24,7 +24,7 @@ TLS_BYTES: Final = 2 * MIB
 
 
 def requirements(disk: Object, volume: str) -> Requirements:
-    """Return the requirements of one network disk; ``volume`` names its volume."""
+    """Return the requirements of one network disk, without its TLS certificates' mount; ``volume`` names its volume."""
     room = Requirements(overhead_bytes=BYTES[disk["type"]])
     if network_disks.copies_writes(disk):
         room += Requirements(overhead_bytes=network_disks.REQUESTS * REQUEST_BYTES)

@@ -75,5 +75,5 @@ def image_source(source: Mapping[str, Any], reference: str, policy: str) -> Obje
 
 
 def projected(name: str, *sources: Object) -> Object:
-    """Return a volume with keys of Secrets and ConfigMaps as files. The pod waits for them, and the kubelet updates them."""
+    """Return a volume with the files of ``sources``, such as Secrets; the kubelet updates them. The pod waits for those not optional."""
     return {"name": name, "projected": {"defaultMode": 0o444, "sources": list(sources)}}

@@ -45,10 +45,10 @@ class Placement:
 
 
 def scheduling(vm: Object, placement: Placement) -> Object:
-    """Return the scheduling fields of a pod's spec.
+    """Return the scheduling fields of a pod's spec, except tolerations.
 
-    A user's value for a label overrides that of the processors. A pod with a fixed node requires no labels: libvirt reports the
-    missing features.
+    A user's value for a label overrides that of the processors. A pod without KVM or with a fixed node requires none of their labels:
+    libvirt reports missing features.
     """
     spec = dig_vm(vm, "spec") or {}
     result: Object = {key: spec[key] for key in _PASSED_ON if spec.get(key)}

@@ -76,7 +76,7 @@ def end(migration: Object, now: datetime) -> tuple[Action, ...]:
 
 
 def has_ended(migration: Object) -> bool:
-    """Return whether :func:`end` ended the Migration: its condition has that reason, its phase is Failed."""
+    """Return whether :func:`end` ended the Migration, by its condition's reason; its phase is then Failed."""
     return (condition(dig_migration(migration, "status", "conditions"), SUCCEEDED) or {}).get("reason") == REASON
 
 

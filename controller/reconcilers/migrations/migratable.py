@@ -22,7 +22,10 @@ class Barrier:
 
 
 def barrier(vm: Object, claims: Mapping[str, Object | None]) -> Barrier | None:
-    """Return the Barrier to live migration: condition Migratable=False, an import, or unshared ``claims`` (by name) of disks; or None."""
+    """Return the first Barrier to live migration, or None: condition Migratable=False, an import, or a claim that nodes cannot share.
+
+    ``claims``: all of the machine, by name; None for a missing one, which counts as not shared.
+    """
     if (found := conditions.false_condition(vm, conditions.MIGRATABLE)) is not None:
         reason, message = found.get("reason"), found.get("message")
         return Barrier(

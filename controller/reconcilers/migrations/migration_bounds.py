@@ -40,7 +40,7 @@ _MOVING: Final = frozenset({phases.TARGET_READY, phases.RUNNING})
 
 
 def target_left(migration: Object, target: Object | None, now: datetime, limits: MigrationLimits, *, is_refused: bool) -> float | None:
-    """Return the seconds that the target pod has left to run, negative once late; None if it runs or nothing limits it.
+    """Return how many seconds are left until the target pod must run, negative once late; None if it runs or nothing limits it.
 
     Time counts from the recorded start of the attempt; not before the target is created, unless that was refused. The time
     to run begins when the target got its node, at the latest when the scheduling time ends or, without one, when virt-controller records

@@ -27,7 +27,7 @@ _EARLY: Final = frozenset({"", phases.PENDING, phases.SCHEDULING})
 
 
 def made(vm: Object, cause: str, metadata: Mapping[str, object], **spec: object) -> Object:
-    """Return a new Migration owned by a machine.
+    """Return a Migration owned by a machine, for the caller to create.
 
     ``cause`` is part of its name, ``metadata`` has labels and annotations, and ``spec`` the fields besides the selector.
     """
@@ -71,7 +71,7 @@ def owner_uid(migration: Object) -> str:
 
 
 def clean_up(migration: Object, others: Iterable[Object], kept: int, now: datetime) -> tuple[Action, ...]:
-    """Return the deletion of a finished Migration if ``others`` has ``kept`` newer ones of its machine, else nothing.
+    """Return the deletion of a finished Migration if ``others`` has ``kept`` newer finished ones of its machine, else nothing.
 
     While an eviction may need its result (``NEEDED_SECONDS``), a Requeue instead.
     """

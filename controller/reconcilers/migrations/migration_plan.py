@@ -127,7 +127,7 @@ def begins(actions: tuple[Action, ...]) -> bool:
 
 
 def plan(seen: Observed) -> tuple[Action, ...]:
-    """Return the next actions for the migration."""
+    """Return the next actions for the migration. If they create the target (:func:`begins`), plan again with ``policy`` in ``seen``."""
     phase = phases.phase_of(seen.migration)
     if phase in phases.MIGRATION_FINAL:
         return _tidy_up(seen)

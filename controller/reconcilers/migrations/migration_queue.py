@@ -115,7 +115,7 @@ def waits(migration: Object) -> bool:
 
 
 def turns(seen: Observed) -> dict[NamespacedName, Turn]:
-    """Return, by Migration that has not begun, whether it may begin, or a message why it waits."""
+    """Return, by key, the Turn of each Migration that has not begun, except those in deletion or in ``beginning``."""
     entries = [_entry(each, seen) for each in seen.migrations if not (is_deleting(each) and waits(each))]
     begun = [each for each in entries if not each.waits and not each.is_overdue and not is_lost(seen.machines.get(each.machine))]
     ordinary, before_drains = _Places(seen.limits), _Places(seen.limits)

@@ -49,7 +49,7 @@ class AwaitEnd:
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """Another attempt follows."""
+    """Another attempt follows after a pause, which begins when the caller writes ``status``."""
 
     status: Object
     """Without the previous attempt's conditions."""

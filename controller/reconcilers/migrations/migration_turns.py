@@ -50,7 +50,7 @@ class MigrationTurns:
         self._controllers: list[Controller] = []
 
     def subscribe(self, controller: Controller) -> None:
-        """Enqueue waiting Migrations when another finishes."""
+        """Enqueue waiting Migrations when another finishes, or fails to begin in its turn."""
 
         def changed(old: Object | None, new: Object | None) -> None:
             self._decided = None

@@ -46,7 +46,7 @@ class Choice:
 
 
 def trim_labels(node: Object) -> Object:
-    """Return ``labels``, ``PROCESSORS`` and ``CANDIDATE`` of a trimmed Node.
+    """Return ``labels``, ``PROCESSORS`` and ``CANDIDATE`` for the metadata of a trimmed Node, from the whole Node.
 
     With more than :data:`MAX_PROCESSORS` CPU labels, a node loses them and is in no pool, because virt-handler did not write them.
     """
@@ -65,7 +65,8 @@ def _shared(own: frozenset[str]) -> frozenset[str]:
 def choose(nodes: Iterable[Object], asked: Object, said: Iterable[str]) -> Choice:
     """Return the best known CPU model and the protections that all nodes of the pool have, or why there is none.
 
-    The pool's nodes match ``asked``, the placement fields of the pod's spec; ``said`` has the features that the machine sets.
+    ``nodes`` are trimmed; the pool is those that match ``asked``, the placement fields of the pod's spec. ``said`` has the features that
+    the machine sets.
     """
     if _requirements(asked) > MAX_REQUIREMENTS:
         return Choice(

@@ -33,7 +33,7 @@ INCOMPATIBLE: Final = "incompatible"
 
 @dataclass(frozen=True, slots=True)
 class Unreachable:
-    """The nodes with unreachable kubelets."""
+    """The nodes with unreachable kubelets: ``whole`` without any report, ``of_kubelet`` while virt-handler's last report counts."""
 
     whole: frozenset[str] = field(default_factory=frozenset)
     """Their virt-handlers are unreachable as well."""
@@ -98,7 +98,7 @@ class SignsOfLife:
             self._signs[name] = dataclasses.replace(known, holds=holds)
 
     def lease_gone(self, lease: Object) -> None:
-        """Record that a Lease was deleted."""
+        """Forget the reports of a deleted Lease's node."""
         self._signs.pop(name_of(lease), None)
 
     def heard(self, node: str) -> None:
@@ -155,7 +155,7 @@ class NodeReports:
     def census(self) -> Census:
         """Return how many nodes report and how many are unreachable, by the informers alone.
 
-        Fenced nodes do not count, nor do nodes that virt-handler left.
+        Not counted: fenced nodes, nodes without virt-handler's Lease, and nodes where only the kubelet reports.
         """
         reporting = unreachable = 0
         for lease in self._leases.list():
@@ -180,7 +180,7 @@ class NodeReports:
         return None if promise is None or promise.withdrawn else frozenset(promise.pods)
 
     async def unreachable(self, nodes: Iterable[str]) -> Unreachable:
-        """Return which of these nodes are unreachable."""
+        """Return which of these nodes have unreachable kubelets; read virt-handler's Lease from the server if it seems expired."""
         left = {
             node: await self._left(node) for node in sorted(set(nodes)) if node_states.kubelet_is_unreachable(self._nodes.get("", node))
         }

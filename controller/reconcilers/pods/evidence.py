@@ -14,7 +14,7 @@ from controller.reconcilers.pods.liveness import Absent, Decider, Evidence, Unkn
 
 @dataclass(frozen=True, slots=True)
 class Timed:
-    """A pod that is gone, and since when."""
+    """A pod that is gone, and the Absences that measure since when."""
 
     pod: Absent
     absences: Absences

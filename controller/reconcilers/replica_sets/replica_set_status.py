@@ -24,7 +24,7 @@ class Failure:
 
 
 def status(replica_set: Object, plan: Plan, failure: Failure | None, now: datetime) -> Object:
-    """Return the set's new ``status``."""
+    """Return the set's new, whole ``status``; ``failure``: a write that was refused in this pass."""
     wanted = (dig_replica_set(replica_set, "spec", "template", "metadata", "labels") or {}).items()
     available = [readiness.available_from(vm, min_ready_seconds(replica_set)) for vm in plan.active]
     return {

@@ -156,9 +156,9 @@ def _rests(failed: Sequence[Object], now: datetime) -> bool:
 
 
 class _Places:
-    """Free places of migrations, counted as in the queue: a lost machine's migration has none.
+    """Free places of migrations, counted as in the queue: a lost machine's migration takes none.
 
-    Waiting Migrations have none, because any number may never begin.
+    Waiting Migrations that upgrades did not create take none, because any number may never begin.
     """
 
     def __init__(self, seen: Observed) -> None:

@@ -114,7 +114,7 @@ def _wait_for_pod(seen: Observed, pod: Object | None) -> _Wait | None:
 
 
 def _seconds_left(seen: Observed, pod: Object) -> float | None:
-    """Return the seconds until a pod with a node, which does not run, is slow; else None."""
+    """Return the seconds until a pod with a node, which does not run, is slow (negative: since then); None for other pods."""
     bound_at = None if pod_state.is_running(pod) else pod_state.bound_at(pod)
     return None if bound_at is None else (times.parse(bound_at) - seen.now).total_seconds() + pod_state.SLOW_SECONDS
 

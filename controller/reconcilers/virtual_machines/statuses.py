@@ -27,7 +27,7 @@ class Obstacle:
 
 
 def status_of(seen: Observed) -> Object:
-    """Return a copy of the machine's status."""
+    """Return a shallow copy of the machine's status."""
     return dict(seen.vm.get("status") or {})
 
 

@@ -29,7 +29,7 @@ def until_unreachable(seen: Observed) -> tuple[Action, ...]:
 
 
 def wait_for(seen: Observed, pods: tuple[Object, ...]) -> tuple[Action, ...]:
-    """Return actions that report a pod on an unreachable node, and what a person can do; empty without one."""
+    """Return actions that report a pod on a node that is unreachable, or only its kubelet, and what a person can do; else empty."""
     handled = phases.phase_of(seen.vm) in phases.HANDLED
     own = own_pod(seen, pods)
     if handled and own is not None:
@@ -91,7 +91,7 @@ def if_off(node: str) -> str:
 
 
 def is_reported(vm: Object) -> bool:
-    """Return whether the machine's Ready says that its node is unreachable, and its pod exists."""
+    """Return whether the machine's Ready says that its node is unreachable; it says so only of a pod that exists."""
     return (condition(dig_vm(vm, "status", "conditions"), conditions.READY) or {}).get("reason") == NODE_UNREACHABLE
 
 
