@@ -9,7 +9,7 @@ T = TypeVar("T")
 
 
 class Shared(Generic[T]):
-    """A value that is computed at most once in ``seconds``."""
+    """A value that is kept for ``seconds``, and then computed again when it is asked for."""
 
     def __init__(self, elapsed: Callable[[], float], seconds: float) -> None:
         self._elapsed = elapsed
@@ -24,7 +24,7 @@ class Shared(Generic[T]):
         return self._found[1]
 
     async def awaited(self, compute: Callable[[], Awaitable[T]]) -> T:
-        """Return the value, from an awaited ``compute`` if the last one is too old."""
+        """Return the value, from an awaited ``compute`` if the last one is too old; calls meanwhile compute it too."""
         now = self._elapsed()
         if self._found is None or now - self._found[0] >= self._seconds:
             self._found = (now, await compute())
