@@ -22,10 +22,13 @@ class FakeKms:
         self.healthz = "ok"
         self.keys = {"1", "2", "3"}
         self.down = False
+        self.is_malformed = False
         self.decrypted: list[str] = []
 
     async def status(self, request: bytes, context: "grpc.aio.ServicerContext[bytes, bytes]") -> bytes:
         await self._check(context)
+        if self.is_malformed:
+            return b"\xff"
         return rpc.StatusResponse(version="v2", healthz=self.healthz, key_id=self.key_id).SerializeToString()
 
     async def encrypt(self, request: bytes, context: "grpc.aio.ServicerContext[bytes, bytes]") -> bytes:

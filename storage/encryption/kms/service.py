@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import uuid
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, TypeVar
 
-from google.protobuf.message import DecodeError
+from google.protobuf.message import DecodeError, Message
 
 from storage.encryption.ciphers import Undecryptable
 from storage.encryption.kms.rpc import kms_pb2 as rpc
@@ -20,6 +20,8 @@ _MAX_SOURCE_BYTES: Final = 1024
 _MAX_KEY_ID_BYTES: Final = 1024
 _MAX_ANNOTATION_BYTES: Final = 32 * 1024
 _OUTAGES: Final = (UNAVAILABLE, DEADLINE_EXCEEDED, CANCELLED)
+
+M = TypeVar("M", bound=Message)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,12 +61,12 @@ class Service:
 
     async def status(self) -> rpc.StatusResponse:
         """Return the ``StatusResponse``: health, and the current key's name. Raises Unavailable."""
-        return rpc.StatusResponse.FromString(await self._call("Status", b""))
+        return await self._call("Status", b"", rpc.StatusResponse)
 
     async def encrypt(self, plain: bytes) -> Source:
         """Return ``plain`` encrypted by the service, as ``Source``. Raises Unavailable, or ValueError for an invalid answer."""
         request = rpc.EncryptRequest(plaintext=plain, uid=str(uuid.uuid4()))
-        response = rpc.EncryptResponse.FromString(await self._call("Encrypt", request.SerializeToString()))
+        response = await self._call("Encrypt", request.SerializeToString(), rpc.EncryptResponse)
         source = Source(response.key_id, response.ciphertext, tuple(sorted(response.annotations.items())))
         source.check()
         return source
@@ -74,20 +76,21 @@ class Service:
         request = rpc.DecryptRequest(
             ciphertext=source.ciphertext, uid=str(uuid.uuid4()), key_id=source.key_id, annotations=dict(source.annotations)
         )
-        return rpc.DecryptResponse.FromString(await self._call("Decrypt", request.SerializeToString())).plaintext
+        return (await self._call("Decrypt", request.SerializeToString(), rpc.DecryptResponse)).plaintext
 
     def close(self) -> None:
         """Close the connection."""
         if self._link:
             self._link.abort("the key management service was removed from the configuration")
 
-    async def _call(self, method: str, request: bytes) -> bytes:
+    async def _call(self, method: str, request: bytes, answer: type[M]) -> M:
         doing = f"{method} of the key management service"
         block = headers.request(f"/v2.KeyManagementService/{method}", scheme="http", authority="localhost", metadata=())
         try:
             async with asyncio.timeout(self.timeout_seconds):
                 link = await self._connected()
-                return await link.unary(block, request, asyncio.get_running_loop().time() + self.timeout_seconds)
+                body = await link.unary(block, request, asyncio.get_running_loop().time() + self.timeout_seconds)
+            return answer.FromString(body)
         except RpcError as error:
             if method == "Decrypt" and error.status not in _OUTAGES:
                 raise Undecryptable(f"{doing}: {error}") from error

@@ -134,6 +134,20 @@ async def test_a_service_that_is_not_well_is_not_used(kms: FakeKms, socket: Path
     provider.service.close()
 
 
+async def test_loop_survives_a_malformed_answer(kms: FakeKms, socket: Path) -> None:
+    kms.is_malformed = True
+    _, provider = made(socket)
+    with pytest.raises(Unavailable, match="Status of the key management service: "):
+        await provider.look()
+    async with asyncio.timeout(30), asyncio.TaskGroup() as tasks:
+        loop = tasks.create_task(provider.run(well_seconds=0.01, ill_seconds=0.01))
+        await asyncio.sleep(0.05)
+        kms.is_malformed = False
+        while not provider.is_well:
+            await asyncio.sleep(0.01)
+        loop.cancel()
+
+
 async def test_without_a_socket_it_is_an_outage(tmp_path: Path) -> None:
     _, provider = made(tmp_path / "nothing")
     with pytest.raises(Unavailable):
