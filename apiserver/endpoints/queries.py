@@ -266,6 +266,6 @@ def timeout(query: Query, limit: float) -> float:
         return limit
     try:
         seconds = parse_duration(text).total_seconds()
-    except (ValueError, OverflowError) as error:
+    except ValueError as error:
         raise BadRequest(f"invalid timeout specified in the request URL - {str(error)[:100]}") from None
     return min(seconds, limit) if seconds > 0 else limit

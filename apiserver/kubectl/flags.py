@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import math
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -600,10 +599,8 @@ def _device(text: str) -> str:
 def _seconds(text: str) -> float:
     try:
         seconds = times.parse_duration(text).total_seconds()
-    except OverflowError:
-        seconds = math.inf
     except ValueError as error:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a duration such as 30s or 5m") from error
+        raise argparse.ArgumentTypeError(f"{text!r} is not a duration such as 30s or 5m, of at most a year (8760h)") from error
     if seconds < 0:
         raise argparse.ArgumentTypeError("a duration must not be negative")
     if seconds > LONGEST_SECONDS:

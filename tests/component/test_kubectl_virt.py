@@ -691,7 +691,7 @@ def test_flags_work_before_and_after_the_command() -> None:
         (["start", "web", "--force"], "unrecognized arguments: --force"),
         (["console", "pod/web"], "'pod/web' does not name a virtual machine"),
         (["console", "web", "--wait", "soon"], "'soon' is not a duration"),
-        (["console", "web", "--wait", "9" * 30 + "h"], "the longest duration is a year (8760h)"),
+        (["console", "web", "--wait", "9" * 30 + "h"], "of at most a year (8760h)"),
         (["console", "web", "--reconnect=-5s"], "a duration must not be negative"),
         (["vnc", "web", "--port", "99999"], "'99999' is not a port (0 to 65535)"),
         (["vnc", "web", "--port", "65536"], "'65536' is not a port (0 to 65535)"),

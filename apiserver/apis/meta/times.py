@@ -10,6 +10,7 @@ from typing import Final
 _RFC3339: Final = re.compile(r"(\d{4}-\d\d-\d\d)[Tt](\d\d:\d\d:\d\d)(\.\d+)?([Zz]|[+-]\d\d:\d\d)")
 _GO_DURATION: Final = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|μs|ms|s|m|h)")
 _GO_UNITS: Final = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
+_LONGEST_SECONDS: Final = (2**63 - 1) * 1e-9
 
 
 def to_rfc3339(moment: datetime) -> str:
@@ -57,7 +58,7 @@ def parse_duration(text: str) -> timedelta:
     """Return a Go duration such as ``1m30s`` as a timedelta; only ``0`` needs no unit.
 
     Raises:
-        ValueError: it is not one.
+        ValueError: it is not one, or longer than Go's longest (292 years).
     """
     sign, rest = (-1, text[1:]) if text.startswith("-") else (1, text.removeprefix("+"))
     if rest == "0":
@@ -65,7 +66,10 @@ def parse_duration(text: str) -> timedelta:
     parts = _GO_DURATION.findall(rest)
     if not parts or "".join(number + unit for number, unit in parts) != rest:
         raise ValueError(f'time: invalid duration "{text}"')
-    return timedelta(seconds=sign * sum(float(number) * _GO_UNITS[unit] for number, unit in parts))
+    seconds = sum(float(number) * _GO_UNITS[unit] for number, unit in parts)
+    if seconds > _LONGEST_SECONDS:
+        raise ValueError(f'time: invalid duration "{text}"')
+    return timedelta(seconds=sign * seconds)
 
 
 def human(duration: timedelta) -> str:
