@@ -103,7 +103,7 @@ STRANGERS: dict[str, Callable[[Authority], Files]] = {
 @pytest.mark.parametrize("stranger", STRANGERS)
 async def test_strangers_at_the_nodes_address_get_no_stream(scene: Scene, stranger: str) -> None:
     async with scene.handler(STRANGERS[stranger](scene.authority)):
-        with pytest.raises(errors.ServiceUnavailable, match="cannot be reached"):
+        with pytest.raises(errors.ServiceUnavailable, match=r"^virt-handler of node node1 cannot be reached: "):
             async with scene.console():
                 pass
 
@@ -139,7 +139,9 @@ async def test_certificate_from_before_the_revocation_time_is_refused(scene: Sce
     await scene.operator.revoke("node1", "2126-01-01T00:00:00Z")
     await eventually(lambda: bool(scene.revoked._revocations.nodes))
     async with scene.handler(scene.authority.node("node1")):
-        with pytest.raises(errors.ServiceUnavailable, match="is not trusted: certificates of node node1 from before 2126"):
+        with pytest.raises(
+            errors.ServiceUnavailable, match=r"^virt-handler of node node1 is not trusted: certificates of node node1 from before 2126"
+        ):
             async with scene.console():
                 pass
 

@@ -75,8 +75,7 @@ async def dialled(destination: Destination, stream: Connect, holder: str = "") -
         raise _refusal(error.response) from error
     except (InvalidHandshake, OSError, TimeoutError) as error:
         what = one_line(str(error), _MAX_TEXT_BYTES)  # may contain headers
-        why = f"the server of the stream at {destination.url.partition('/v1')[0]} cannot be reached: {what}"
-        raise ServiceUnavailable(why, Details(retry_after_seconds=1)) from error
+        raise ServiceUnavailable(f"{destination} cannot be reached: {what}", Details(retry_after_seconds=1)) from error
     async with server:
         with _trusted(server, destination):
             yield server
@@ -90,7 +89,7 @@ def _trusted(server: Bounded, destination: Destination) -> Iterator[None]:
         yield
         return
     if why := trust.refusal(certificate):
-        raise ServiceUnavailable(f"the server of the stream at {destination.url.partition('/v1')[0]} is not trusted: {why}")
+        raise ServiceUnavailable(f"{destination} is not trusted: {why}")
 
     def check() -> None:
         if trust.refusal(certificate):

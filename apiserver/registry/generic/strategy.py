@@ -24,6 +24,7 @@ from copy import deepcopy
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, ClassVar, Final, Protocol
+from urllib.parse import urlsplit
 
 from apiserver.apis.meta import amounts, decoding
 from apiserver.apis.meta.objects import HubObject, Object
@@ -178,6 +179,11 @@ class Destination:
     """In the certificate."""
     tls: ssl.SSLContext
     trust: ServerTrust | None = None
+    called: str = ""
+    """What messages call the server, such as ``virt-handler of node node1``."""
+
+    def __str__(self) -> str:
+        return self.called or f"the server at {urlsplit(self.url).netloc}"
 
 
 @dataclass(frozen=True, slots=True)

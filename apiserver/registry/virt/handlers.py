@@ -40,4 +40,5 @@ class Handlers:
         metadata = vm["metadata"]
         path = streams.handler_path(metadata["namespace"], metadata["name"], metadata["uid"], what)
         shown = f"[{host}]" if ":" in host else host
-        return Destination(f"https://{shown}:{port}{path}", server_name, self._tls(), self._revoked.of_node(node))
+        url, called = f"https://{shown}:{port}{path}", f"virt-handler of node {node}"
+        return Destination(url, server_name, self._tls(), self._revoked.of_node(node), called)

@@ -154,7 +154,6 @@ async def ask(destination: Destination, name: str, seconds: float, max_bytes: in
     Raises Timeout after ``seconds``; ServiceUnavailable, also for over ``max_bytes``; or virt-handler's own error.
     """
     url = urlsplit(destination.url)
-    where = f"virt-handler at {url.netloc}"
     origin = Origin(url.hostname or "", url.port or 443, destination.tls, destination.server_name)
     timeouts = Timeouts(total_seconds=seconds, connect_seconds=CONNECT_SECONDS)
     try:
@@ -166,15 +165,15 @@ async def ask(destination: Destination, name: str, seconds: float, max_bytes: in
             ) as response:
                 body = await response.read(max_bytes)
     except TimeoutError as error:
-        raise errors.Timeout(f"{where} was asked for {name}: {error}") from error
+        raise errors.Timeout(f"{destination} was asked for {name}: {error}") from error
     except NotTrusted as error:
-        raise errors.ServiceUnavailable(f"{where} is not trusted: {error}") from error
+        raise errors.ServiceUnavailable(f"{destination} is not trusted: {error}") from error
     except ExchangeFailed as error:
-        raise errors.ServiceUnavailable(f"{where} was asked for {name}: {error}", errors.Details(retry_after_seconds=1)) from error
-    return _object(response, body, where)
+        raise errors.ServiceUnavailable(f"{destination} was asked for {name}: {error}", errors.Details(retry_after_seconds=1)) from error
+    return _object(response, body, str(destination))
 
 
-def _object(response: Response, body: bytes, where: str) -> dict[str, Any]:
+def _object(response: Response, body: bytes, server: str) -> dict[str, Any]:
     try:
         found = orjson.loads(body)
     except ValueError:
@@ -187,7 +186,7 @@ def _object(response: Response, body: bytes, where: str) -> dict[str, Any]:
         error = errors.from_http(response.status, body[:MAX_ERROR_TEXT].decode(errors="replace"))
     error = errors.of_untrusted(error)  # root on the node controls virt-handler
     if isinstance(error, errors.UnknownStatus) or response.status < 400:
-        raise errors.ServiceUnavailable(f"{where} returned an invalid response: {error.message}", error.details)
+        raise errors.ServiceUnavailable(f"{server} returned an invalid response: {error.message}", error.details)
     raise error
 
 
