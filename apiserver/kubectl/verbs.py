@@ -35,6 +35,10 @@ VERBS: Final = {
 }
 TIMEOUT: Final = aiohttp.ClientTimeout(total=60, connect=15)
 MAX_BODY_BYTES: Final = 16 << 20
+_NO_VIRT_API: Final = (
+    f"kube-apiserver may not reach virt-api: look at kubectl get apiservice {names.VERSION}.{names.GROUP}"
+    f" and kubectl get pods -A -l {names.COMPONENT_LABEL}=virt-api"
+)
 
 
 def body_of(parsed: argparse.Namespace) -> dict[str, Any]:
@@ -137,4 +141,5 @@ def refusal(status: int, raw: bytes) -> errors.StatusError:
         body = None
     if isinstance(body, dict) and body.get("kind") == "Status":
         return errors.from_status(body, status)
-    return errors.from_http(status, raw[:500].decode(errors="replace"))
+    said = raw[:500].decode(errors="replace").strip()
+    return errors.from_http(status, f"{said}; {_NO_VIRT_API}" if status == 503 else said)
