@@ -16,6 +16,7 @@ from apiserver.apis.virt.places import layout, streams
 from apiserver.apis.virt.places.resources import VIRTUAL_MACHINES
 from apiserver.apis.virt.spec.described import domain_of
 from apiserver.registry.generic.strategy import Connect, Destination, QueryParameter
+from apiserver.registry.virt import remedies
 from apiserver.registry.virt.handlers import Handlers, LocateHandler
 from apiserver.registry.virt.revoking import RevokedNodes
 
@@ -83,7 +84,8 @@ def absent(vm: Object) -> str | None:
     phase = phases.phase_of(vm)
     if phase not in CONNECTABLE:
         why = (conditions.false_condition(vm, conditions.READY) or {}).get("message") if phase in _STARTING else ""
-        return f"it is not running (phase {phase or 'Pending'}){f': {one_line(str(why), MAX_REASON)}' if why else ''}"
+        reason = f": {one_line(str(why), MAX_REASON)}" if why else ""
+        return f"it is not running (phase {phase or 'Pending'}){reason}; {remedies.of_absent_guest(vm)}"
     if not (vm.get("status") or {}).get("nodeName"):
         return "its node is not known"
     return None

@@ -23,7 +23,7 @@ from apiserver.apis.virt.places.resources import MIGRATIONS, VIRTUAL_MACHINES
 from apiserver.apis.virt.spec import running
 from apiserver.apis.virt.spec.described import domain_of
 from apiserver.registry.generic.strategy import AnyVerb, CreatingVerb, DeletingVerb, Verb
-from apiserver.registry.virt import verb_options
+from apiserver.registry.virt import remedies, verb_options
 
 Refusal = str | None
 """Why the verb is refused; completes ``Operation cannot be fulfilled on … "vm1": …``."""
@@ -298,9 +298,9 @@ def refuse_restart(vm: Object) -> Refusal:
     if _waits_to_retry(vm, decision):
         return None
     if phases.phase_of(vm) not in phases.WITH_POD:
-        return _being_started(vm) if decision.on else f"the virtual machine is off ({summary.word(vm)}); {_remedy(vm, decision)}"
+        return _being_started(vm) if decision.on else f"the virtual machine is off ({summary.word(vm)}); {remedies.of_absent_guest(vm)}"
     if not decision.on:
-        return f"the virtual machine is being shut down ({summary.word(vm)}); {_remedy(vm, decision)}"
+        return f"the virtual machine is being shut down ({summary.word(vm)}); {remedies.of_absent_guest(vm)}"
     if decision.attempt != power.current_attempt(vm):
         return "the virtual machine is already being restarted"
     return None
@@ -484,7 +484,7 @@ def _refuse_deleting(vm: Object) -> Refusal:
 def _refuse_busy(vm: Object, verb: str) -> Refusal:
     decision = power.decide(vm)
     if phases.phase_of(vm) != phases.RUNNING:
-        return f"cannot {verb} a virtual machine that is not running ({summary.word(vm)}); {_remedy(vm, decision)}"
+        return f"cannot {verb} a virtual machine that is not running ({summary.word(vm)}); {remedies.of_absent_guest(vm)}"
     if not decision.on:
         return "the virtual machine is being shut down"
     if decision.attempt != power.current_attempt(vm):
@@ -499,20 +499,7 @@ def _refuse_busy(vm: Object, verb: str) -> Refusal:
 
 
 def _being_started(vm: Object) -> str:
-    return f"the virtual machine is already being started ({summary.word(vm)}); {_remedy(vm, power.decide(vm))}"
-
-
-def _remedy(vm: Object, decision: power.Power) -> str:
-    """Return the command that brings a machine without a running guest to run."""
-    name, phase = objects.name_of(vm), phases.phase_of(vm)
-    if phase == phases.UNKNOWN:
-        return f"its node does not report: kubectl describe vm {name}"
-    if decision.on:
-        return f"to wait until it runs: kubectl virt start {name} --wait"
-    if phase not in phases.WITH_POD and managed_save.of(vm):
-        ways = f"kubectl virt resume {name} continues it, kubectl virt start {name} --discard-state boots it without that memory"
-        return f"its memory is saved: {ways}"
-    return f"to start it: kubectl virt start {name}"
+    return f"the virtual machine is already being started ({summary.word(vm)}); {remedies.of_absent_guest(vm)}"
 
 
 def _discard_image(vm: Object) -> None:

@@ -73,6 +73,7 @@ IMAGE = {"id": "s", "claimName": "memory", "file": "u1/s", "digest": "sha256:00"
 
 
 START = "to start it: kubectl virt start vm1"
+UNREPORTED = "its node does not report: kubectl describe vm vm1"
 WAIT = "to wait until it runs: kubectl virt start vm1 --wait"
 RESUME = "its memory is saved: kubectl virt resume vm1 continues it, kubectl virt start vm1 --discard-state boots it without that memory"
 PAUSED = [{"type": "Paused", "status": "True", "reason": "User"}]
@@ -688,6 +689,12 @@ def test_migrate_refuses_the_node_where_the_guest_runs(label: str) -> None:
         _migrate(vm, here)
 
 
+def test_a_stream_of_a_deleted_machine_offers_no_start() -> None:
+    vm = _off()
+    vm["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    assert streams.absent(vm) == "it is not running (phase Succeeded); it is being deleted"
+
+
 @pytest.mark.parametrize("phase", phases.VM_PHASES)
 def test_a_stream_of_a_machine_that_cannot_start_says_why(phase: str) -> None:
     waits = {"type": "Ready", "status": "False", "reason": "DisksNotReady", "message": "PersistentVolumeClaim not found: root"}
@@ -695,6 +702,7 @@ def test_a_stream_of_a_machine_that_cannot_start_says_why(phase: str) -> None:
     expected = f"it is not running (phase {phase})"
     if phase in ("Pending", "Scheduling", "Scheduled"):
         expected += ": PersistentVolumeClaim not found: root"
+    expected += f"; {UNREPORTED if phase == 'Unknown' else WAIT}"
     assert found == (None if phase in ("Running", "Stopping") else expected)
 
 
@@ -1054,7 +1062,7 @@ def test_connecting_to_a_paused_machine_warns(conditions: Any, warnings: tuple[s
     [
         (_vm(), "console", None),
         (_vm("Stopping"), "vnc", None),
-        (_off(), "console", "it is not running (phase Succeeded)"),
+        (_off(), "console", f"it is not running (phase Succeeded); {START}"),
         (
             {**_vm(), "spec": {"domain": {"devices": {"consoles": []}}}},
             "console",
@@ -1185,7 +1193,7 @@ def test_port_is_reachable_on_the_pods_network(interfaces: list[dict[str, Any]],
     vm["spec"]["domain"] = {"devices": {"interfaces": interfaces}}
     found = streams.unreachable(vm, Forward("tcp", 22))
     assert found == why or (why and found and found.startswith(why))
-    assert streams.unreachable(_vm("Stopped"), Forward("tcp", 22)) == "it is not running (phase Stopped)"
+    assert streams.unreachable(_vm("Stopped"), Forward("tcp", 22)) == f"it is not running (phase Stopped); {WAIT}"
 
 
 async def test_revoked_node_gets_no_streams_even_without_config_map() -> None:
