@@ -24,7 +24,7 @@ def write_as_strings(model: type[BaseModel], obj: dict[str, Any]) -> None:
 
 
 def as_string(number: float) -> str:
-    """Return Go's string for a number as a quantity; at most 2⁶³-1.
+    """Return Go's string for a number as a quantity; an amount above 2⁶³-1 becomes 2⁶³-1.
 
     Raises:
         ValueError: it is not finite, or its decimal exponent is beyond ±64.

@@ -32,8 +32,8 @@ _IGNORED: Final = frozenset({"metadata", "apiVersion", "kind"})
 def read(model: type[BaseModel], obj: dict[str, Any]) -> tuple[tuple[str, ...], tuple[FieldError, ...]]:
     """Drop unknown fields and null members from ``obj``, in place; return (paths of unknown fields, errors of wrong values).
 
-    As in Go, a null member means unset; null items of lists stay. ``metadata``, ``apiVersion`` and ``kind`` are not checked. More than
-    ``MAX_VALUES`` and too deep nesting are errors.
+    As in Go, a null member means unset; null items of lists stay. ``metadata``, ``apiVersion`` and ``kind`` are not checked. Errors are
+    also missing fields, more than ``MAX_VALUES``, and too deep nesting; after the last two, unknown fields may stay.
     """
     content = {key: value for key, value in obj.items() if key not in _IGNORED}
     written = _written(content)
@@ -61,10 +61,10 @@ def read(model: type[BaseModel], obj: dict[str, Any]) -> tuple[tuple[str, ...], 
 
 
 def prune(model: type[BaseModel], obj: dict[str, Any]) -> None:
-    """Remove the parts of ``obj`` that the model refuses, in place, so that the rest can be validated.
+    """Remove what the model refuses from ``obj``, in place: unknown fields and wrong values. Required fields may be missing afterwards.
 
-    A refused object in a list becomes empty, so that the others keep their positions; a list with a refused scalar is removed. Required
-    fields may be missing afterwards.
+    An item that should be an object becomes an empty one, so that others keep their positions; any other refused item removes its list.
+    ``metadata``, ``apiVersion`` and ``kind`` stay.
 
     Raises:
         ValueError: it has more than ``MAX_VALUES``.
@@ -168,8 +168,7 @@ def _remove(obj: dict[str, Any], location: tuple[int | str, ...]) -> None:
 def _drop_nulls(value: Any, depth: int) -> tuple[int | str, ...] | None:  # noqa: ANN401 - any JSON value
     """Remove null members of objects in place; null items of lists stay.
 
-    Returns the path of an object or list nested deeper than ``depth``, and then some nulls may be left; else None. It builds the path while
-    returning, so that a long key is not copied for all values below it.
+    Returns the path of an object or list nested deeper than ``depth``, and then some nulls may be left; else None.
     """
     if depth == 0:
         return ()
@@ -180,5 +179,5 @@ def _drop_nulls(value: Any, depth: int) -> tuple[int | str, ...] | None:  # noqa
         return None
     for step, each in value.items() if isinstance(value, dict) else enumerate(value):
         if isinstance(each, (dict, list)) and (deep := _drop_nulls(each, depth - 1)) is not None:
-            return (step, *deep)
+            return (step, *deep)  # built while returning, so that a long key is not copied for all values below it
     return None

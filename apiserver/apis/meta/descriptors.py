@@ -18,7 +18,7 @@ def closing(descriptor: int) -> Iterator[int]:
 
 @contextmanager
 def on_error(*undo: Callable[[], object]) -> Iterator[None]:
-    """Call these functions, then re-raise, if the ``with`` block fails or is cancelled."""
+    """Call these functions in turn, then re-raise, if the ``with`` block fails or is cancelled."""
     try:
         yield
     except BaseException:

@@ -41,7 +41,7 @@ class Cause:
 
 @dataclass(frozen=True, slots=True)
 class Details:
-    """``metav1.StatusDetails``: ``kind`` is the resource's plural, but for Invalid the kind."""
+    """``metav1.StatusDetails``: ``kind`` is the resource's plural, in some errors the kind."""
 
     name: str = ""
     group: str = ""
@@ -111,7 +111,7 @@ class Forbidden(StatusError):
 
 
 class NotFound(StatusError):
-    """The object does not exist."""
+    """The object, resource or path does not exist."""
 
     code = 404
     reason = "NotFound"
@@ -139,7 +139,7 @@ class AlreadyExists(StatusError):
 
 
 class Conflict(StatusError):
-    """The object changed meanwhile, or a precondition failed."""
+    """The request conflicts with the object's state, which may have changed meanwhile."""
 
     code = 409
     reason = "Conflict"
@@ -160,7 +160,7 @@ class Expired(StatusError):
 
 
 class RequestEntityTooLarge(StatusError):
-    """The body exceeds the server's limit."""
+    """The request is larger than the server allows."""
 
     code = 413
     reason = "RequestEntityTooLarge"
@@ -174,14 +174,14 @@ class UnsupportedMediaType(StatusError):
 
 
 class Invalid(StatusError):
-    """The object is invalid; ``details.causes`` has all problems."""
+    """The object is invalid; ``details.causes`` has its problems, at most 200."""
 
     code = 422
     reason = "Invalid"
 
 
 class TooManyRequests(StatusError):
-    """The server refuses the request now; retry after ``details.retry_after_seconds``."""
+    """The server refuses the request now; retry, after ``details.retry_after_seconds`` if set."""
 
     code = 429
     reason = "TooManyRequests"
@@ -216,7 +216,7 @@ class Timeout(StatusError):
 
 
 class UnknownStatus(StatusError):
-    """A Status with a reason and code of no other class."""
+    """A Status with a reason and code of no other class; ``code`` and ``reason`` are not the Status's."""
 
 
 _BY_REASON: dict[str, type[StatusError]] = {

@@ -62,7 +62,7 @@ EVERYTHING: Final = Selector()
 
 
 def parse(text: str) -> Selector:
-    """Parse a field selector; its fields need not exist.
+    """Parse a field selector; its fields need not exist. An empty text matches everything.
 
     Raises:
         ValueError: it is invalid, with apimachinery's text; or too long, or of too many terms.
@@ -84,7 +84,7 @@ def parse(text: str) -> Selector:
 
 
 def escape(value: str) -> str:
-    """Return a field's value as in a selector."""
+    """Return a field's value as a selector has it: a backslash precedes each backslash, comma and equals sign."""
     return value.replace("\\", "\\\\").replace(",", "\\,").replace("=", "\\=")
 
 

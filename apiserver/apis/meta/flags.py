@@ -25,7 +25,7 @@ def checked(read: Callable[[str], _T]) -> Callable[[str], _T]:
 
 
 def natural(text: str) -> int:
-    """Parse a non-negative integer."""
+    """Parse a non-negative integer for argparse."""
     number = int(text)
     if number < 0:
         raise ArgumentTypeError(f"{text} is negative")
@@ -33,7 +33,7 @@ def natural(text: str) -> int:
 
 
 def positive(text: str) -> int:
-    """Parse a positive integer."""
+    """Parse a positive integer for argparse."""
     number = int(text)
     if number < 1:
         raise ArgumentTypeError(f"{text} is less than 1")
@@ -41,7 +41,7 @@ def positive(text: str) -> int:
 
 
 def duration(text: str) -> timedelta:
-    """Parse a Go duration (``1m30s``) into a timedelta."""
+    """Parse a Go duration (``1m30s``), perhaps negative, into a timedelta."""
     try:
         return times.parse_duration(text)
     except ValueError as error:
@@ -49,5 +49,5 @@ def duration(text: str) -> timedelta:
 
 
 def seconds(text: str) -> float:
-    """Parse a Go duration, and return seconds."""
+    """Parse a Go duration, perhaps negative, and return seconds."""
     return duration(text).total_seconds()

@@ -32,12 +32,12 @@ class _Mismatch(ValueError):
 
 
 def apply(document: dict[str, Any], patch: Any) -> Any:  # noqa: ANN401 - any JSON value
-    """Return the patched ``document``, which may share parts with the unchanged arguments.
+    """Return the patched ``document``, which may share parts with the unchanged arguments, and may be a list.
 
     Raises:
-        BadRequest: ``patch`` is not a list of operations.
+        BadRequest: ``patch`` is neither None nor a list of objects, or ``op``, ``path`` or ``from`` is no text.
         RequestEntityTooLarge: it has too many operations, or copies too much.
-        Invalid: an operation is malformed, a ``test`` fails, or a path does not exist.
+        Invalid: an operation is malformed, a ``test`` fails (TestFailed), or a path does not exist.
     """
     patching = _Patching(document)
     for position, operation in enumerate(_checked(patch)):

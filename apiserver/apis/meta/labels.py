@@ -33,7 +33,7 @@ class Operator(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Requirement:
-    """One term of a label selector."""
+    """One term of a label selector; ``values`` must be sorted."""
 
     key: str
     operator: Operator
@@ -106,7 +106,7 @@ EVERYTHING: Final = Selector()
 
 
 def parse(text: str) -> Selector:
-    """Parse a label selector; its terms are sorted by key.
+    """Parse a label selector; its terms are sorted by key. An empty text matches everything.
 
     Raises:
         ValueError: it is invalid, with apimachinery's text; or too long, or of too many terms.

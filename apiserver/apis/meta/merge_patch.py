@@ -6,7 +6,7 @@ from typing import Any
 
 
 def apply(document: Any, patch: Any) -> Any:  # noqa: ANN401 - any JSON value
-    """Return the patched ``document``, which may share parts with the unchanged arguments.
+    """Return ``document`` with a JSON merge patch applied; it may share parts with the unchanged arguments.
 
     As in Go's library, objects in a new list lose their null members, unless the list replaces an object.
     """

@@ -56,7 +56,7 @@ def label_errors(name: str) -> list[str]:
 
 
 def subdomain_errors(name: str) -> list[str]:
-    """Return errors in an RFC 1123 subdomain: labels joined by dots, at most 253 bytes."""
+    """Return errors in an RFC 1123 subdomain: labels, of any length, joined by dots, at most 253 bytes."""
     found = _too_long(name, MAX_SUBDOMAIN)
     if len(name) <= _ABSURD and not _SUBDOMAIN_PATTERN.fullmatch(name):
         found.append(
@@ -67,7 +67,7 @@ def subdomain_errors(name: str) -> list[str]:
 
 
 def qualified_name_errors(key: str) -> list[str]:
-    """Return errors in a label key, annotation key or finalizer: ``[prefix/]name``."""
+    """Return errors in a label key, finalizer, or annotation key in lower case: ``[prefix/]name``."""
     parts = key.split("/")
     if len(parts) > 2:
         rule = f"a valid label key {_KEY_RULE} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"
@@ -89,7 +89,7 @@ def qualified_name_errors(key: str) -> list[str]:
 
 
 def label_value_errors(value: str) -> list[str]:
-    """Return errors in a label's value: empty, or at most 63 bytes."""
+    """Return errors in a label's value: empty, or at most 63 letters, digits, ``-_.``, with a letter or digit at both ends."""
     found = _too_long(value, MAX_LABEL)
     if len(value) <= _ABSURD and not _VALUE_PATTERN.fullmatch(value):
         found.append(_VALUE_RULE)
@@ -97,7 +97,7 @@ def label_value_errors(value: str) -> list[str]:
 
 
 def are_qualified_names(keys: Iterable[str], *, in_lower_case: bool = False) -> bool:
-    """Return whether all keys pass :func:`qualified_name_errors`, ``in_lower_case`` after lowering them. The result is cached."""
+    """Return whether all keys pass :func:`qualified_name_errors`, ``in_lower_case`` after lowering them."""
     listed = tuple(keys)
     found = _are_qualified if sum(map(len, listed)) <= _LONGEST_KEYS else _are_qualified.__wrapped__
     return found(listed, in_lower_case)
@@ -111,7 +111,6 @@ def are_label_values(values: Iterable[str]) -> bool:
 
 @lru_cache(maxsize=256)
 def _are_qualified(keys: tuple[str, ...], in_lower_case: bool) -> bool:  # noqa: FBT001 - remembered by its place
-    """Return whether all keys are qualified names, cached; the caller limits their length."""
     compared = list(map(str.lower, keys)) if in_lower_case else keys
     return max(map(len, compared), default=0) <= _LONGEST_KEY and all(map(_is_qualified_name, compared))
 

@@ -44,9 +44,10 @@ def read(
     *,
     stored: Mapping[str, Any] = _NOTHING,
 ) -> tuple[list[str], list[FieldError]]:
-    """Drop unknown fields and null members from ``metadata``, in place; return (paths of unknown fields, errors of wrong types).
+    """Drop unknown fields and null members from ``metadata``, in place; return (paths of unknown fields, errors of wrong types and sizes).
 
-    Null labels and annotations become "". ``stored``: the metadata to be replaced; managed fields equal to its own are not checked.
+    Null labels and annotations become "". With too long lists, it returns only their errors, and drops nothing. ``stored``: the metadata
+    to be replaced; managed fields equal to its own are not checked.
     """
     if not isinstance(metadata, dict):
         return [], [type_invalid(path, metadata, "must be an object")]
@@ -65,7 +66,7 @@ def read(
 
 
 def validate(metadata: Mapping[str, Any], *, namespaced: bool, name_rule: NameRule = names.subdomain_errors) -> list[FieldError]:
-    """Return errors in a new object's metadata, after its name was generated."""
+    """Return errors in a new object's metadata that :func:`read` accepted, after its name was generated."""
     found = _validate_names(metadata, name_rule)
     if not metadata.get("name"):
         found.append(required(ROOT.child("name"), "name or generateName is required"))
@@ -80,7 +81,7 @@ def validate(metadata: Mapping[str, Any], *, namespaced: bool, name_rule: NameRu
 
 
 def validate_given(metadata: Mapping[str, Any]) -> list[FieldError]:
-    """Return errors in a client's metadata, which need not be complete."""
+    """Return errors in a client's metadata that :func:`read` accepted; it need not be complete."""
     found = _validate_names(metadata, names.subdomain_errors) + _validate_common(metadata)
     return found + validate_finalizers(metadata.get("finalizers") or [])
 
@@ -95,7 +96,11 @@ def _validate_names(metadata: Mapping[str, Any], name_rule: NameRule) -> list[Fi
 
 
 def validate_update(metadata: Mapping[str, Any], old: Mapping[str, Any]) -> list[FieldError]:
-    """Return errors in an update's metadata; the caller has restored server-set fields."""
+    """Return errors in an update's metadata; what equals ``old`` is not checked again.
+
+    A missing ``resourceVersion`` and a changed ``name``, ``uid``, ``creationTimestamp`` … are errors: the caller first restores what
+    clients may omit.
+    """
     found = []
     finalizers, old_finalizers = metadata.get("finalizers") or [], old.get("finalizers") or []
     if old.get("deletionTimestamp"):

@@ -39,7 +39,7 @@ def dig(obj: Mapping[str, Any] | None, *path: str) -> Json:
 
 
 def name_of(obj: Mapping[str, Any]) -> str:
-    """Return ``metadata.name``."""
+    """Return ``metadata.name``, or ""."""
     return dig(obj, "metadata", "name") or ""
 
 
@@ -54,12 +54,12 @@ def key_of(obj: Mapping[str, Any]) -> NamespacedName:
 
 
 def uid_of(obj: Mapping[str, Any]) -> str:
-    """Return ``metadata.uid``."""
+    """Return ``metadata.uid``, or ""."""
     return dig(obj, "metadata", "uid") or ""
 
 
 def resource_version_of(obj: Mapping[str, Any]) -> str:
-    """Return ``metadata.resourceVersion`` of an object or list."""
+    """Return ``metadata.resourceVersion`` of an object or list, or ""."""
     return dig(obj, "metadata", "resourceVersion") or ""
 
 
@@ -69,17 +69,17 @@ def generation_of(obj: Mapping[str, Any]) -> int:
 
 
 def labels_of(obj: Mapping[str, Any]) -> dict[str, str]:
-    """Return ``metadata.labels``; do not modify."""
+    """Return ``metadata.labels``, or {}; do not modify."""
     return dig(obj, "metadata", "labels") or {}
 
 
 def annotations_of(obj: Mapping[str, Any]) -> dict[str, str]:
-    """Return ``metadata.annotations``; do not modify."""
+    """Return ``metadata.annotations``, or {}; do not modify."""
     return dig(obj, "metadata", "annotations") or {}
 
 
 def finalizers_of(obj: Mapping[str, Any]) -> list[str]:
-    """Return ``metadata.finalizers``; do not modify."""
+    """Return ``metadata.finalizers``, or []; do not modify."""
     return dig(obj, "metadata", "finalizers") or []
 
 
@@ -142,7 +142,7 @@ def new_condition(obj: Mapping[str, Any], type_: str, status: str, reason: str, 
 def with_condition(conditions: Iterable[Mapping[str, Any]] | None, new: Mapping[str, Any], *, now: str) -> list[Object]:
     """Return the list with ``new`` in place of the condition of its type, or appended.
 
-    ``lastTransitionTime`` becomes ``now`` (RFC 3339) if the status changes.
+    ``lastTransitionTime`` becomes ``now`` (RFC 3339) if the status changes, or was unknown.
     """
     result: list[Object] = [dict(each) for each in conditions or ()]
     placed = dict(new)
@@ -162,9 +162,9 @@ def with_status_condition(status: Mapping[str, Any], new: Mapping[str, Any], *, 
 
 
 def with_conditions_judged(obj: Mapping[str, Any], status: Mapping[str, Any], types: Collection[str]) -> Object:
-    """Return the status; its conditions of these types, which still hold by the caller's judgement, get the object's generation.
+    """Return a copy of the status; its conditions of these types get the object's generation as ``observedGeneration``.
 
-    ``kubectl wait`` accepts only the current generation.
+    The caller has judged that they still hold.
     """
     generation = generation_of(obj)
     if all(
@@ -181,7 +181,7 @@ def without_condition(conditions: Iterable[Mapping[str, Any]] | None, type_: str
 
 
 def without_managed_fields(obj: Object) -> Object:
-    """Return the object without ``metadata.managedFields``, which are as large as the rest."""
+    """Return the object without ``metadata.managedFields``; it shares the rest with ``obj``."""
     metadata = obj.get("metadata")
     if not isinstance(metadata, dict) or "managedFields" not in metadata:
         return obj

@@ -36,7 +36,7 @@ class Format(Enum):
 
 @dataclass(frozen=True, slots=True, order=True)
 class Quantity:
-    """An amount. Equality and order ignore the format."""
+    """An amount, in units of 10⁻⁹. Equality and order ignore the format."""
 
     nanos: int
     """The amount times 10⁹."""
@@ -44,7 +44,7 @@ class Quantity:
 
     @property
     def bytes(self) -> int:
-        """The amount rounded up to an integer, like Go's ``Value()``."""
+        """The amount rounded up (away from zero) to an integer, like Go's ``Value()``."""
         return _divide_up(self.nanos, _NANO)
 
     @property

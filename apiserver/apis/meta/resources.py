@@ -25,10 +25,12 @@ class Resource:
         return f"{self.group}/{self.version}" if self.group else self.version
 
     def path(self, namespace: str | None = None, name: str | None = None, subresource: str | None = None) -> str:
-        """Return the URL path of a collection, an object, or a subresource; without ``namespace``, across all namespaces.
+        """Return the URL path of a collection, an object, or a subresource.
+
+        Without ``namespace``, a collection is that of all namespaces; a cluster-scoped resource ignores it.
 
         Raises:
-            BadRequest: a name is not a single path segment, and would lead to another object.
+            BadRequest: a name or namespace is not a single path segment.
         """
         parts = ["/apis", self.group, self.version] if self.group else ["/api", self.version]
         if self.namespaced and namespace is not None:

@@ -28,14 +28,14 @@ _REF: Final = "#/components/schemas/"
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """A place in the schema. If ``schema`` is empty, maps merge and lists are replaced."""
+    """A place in an OpenAPI schema. ``components``: the document's schemas. If ``schema`` is empty, maps merge and lists are replaced."""
 
     schema: Any
     components: Mapping[str, Mapping[str, Any]]
 
     @property
     def strategies(self) -> frozenset[str]:
-        """The field's declared strategies: ``merge``, ``replace``, ``retainKeys``."""
+        """The field's declared strategies: ``merge``, ``replace``, ``retainKeys``; only "" if it declares none."""
         return frozenset(str(self._own("x-kubernetes-patch-strategy")).split(","))
 
     @property
@@ -177,7 +177,7 @@ def _merge_list(original: Sequence[Any], patch: Sequence[Any], shape: Shape, ord
 
 
 def _directives(patch: Sequence[Any], key: str) -> tuple[bool, list[dict[str, Any]], set[str]]:
-    """Return (replace the whole list?, elements to merge, identities to remove). Raises BadRequest."""
+    """Return (replace the whole list?, elements to merge or of the new list, identities to remove). Raises BadRequest."""
     replaced, edits, removed = False, list[dict[str, Any]](), set[str]()
     for element in patch:
         if not isinstance(element, dict):

@@ -122,7 +122,7 @@ texts: Final = values(text)
 
 
 def members(known: Mapping[str, Check]) -> Check:
-    """Return a check of objects with these members, and any others; a name with a final ``?`` is optional."""
+    """Return a check of objects with these members, and any others; one named with a final ``?`` may be absent or null."""
     parts = tuple((name.removesuffix("?"), check, not name.endswith("?")) for name, check in known.items())
 
     def check(value: Json) -> Faults:

@@ -24,7 +24,7 @@ def _second(seconds: int) -> str:
 
 
 def to_rfc3339_micro(moment: datetime) -> str:
-    """Return a ``metav1.MicroTime``: UTC, always six digits of a second."""
+    """Return a ``metav1.MicroTime``: UTC, six digits of a second. ``moment`` must have a time zone."""
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
@@ -55,7 +55,7 @@ def parsed(value: object) -> datetime | None:
 
 
 def parse_duration(text: str) -> timedelta:
-    """Return a Go duration such as ``1m30s`` as a timedelta; only ``0`` needs no unit.
+    """Return a Go duration such as ``1m30s`` or ``-5s`` as a timedelta; only ``0`` needs no unit.
 
     Raises:
         ValueError: it is not one, or longer than Go's longest (292 years).
@@ -73,7 +73,10 @@ def parse_duration(text: str) -> timedelta:
 
 
 def human(duration: timedelta) -> str:
-    """Return an age with two or three digits, like apimachinery's ``duration.HumanDuration``: ``5m30s``, ``3d4h``."""
+    """Return an age with two or three digits, like apimachinery's ``duration.HumanDuration``: ``5m30s``, ``3d4h``.
+
+    It is ``<invalid>`` below -1 second.
+    """
     seconds = int(duration.total_seconds())  # towards zero, as in Go
     if seconds < -1:
         return "<invalid>"

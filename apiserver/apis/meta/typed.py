@@ -17,7 +17,7 @@ class OwnerReference(TypedDict, total=False):
 
 
 class ObjectMeta(TypedDict, total=False):
-    """Metadata that every stored object has."""
+    """The ``metadata`` of a stored object; fields other than ``name`` may be absent."""
 
     name: Required[str]
     generateName: str

@@ -29,7 +29,7 @@ ANONYMOUS: Final = User("system:anonymous", (UNAUTHENTICATED,))
 
 
 def authenticated(user: User) -> User:
-    """Return the user in group ``system:authenticated``, unless unauthenticated: the aggregator asks for OpenAPI without groups."""
+    """Return the user, in group ``system:authenticated`` unless in ``system:unauthenticated``. The aggregator's requests lack both."""
     if AUTHENTICATED in user.groups or UNAUTHENTICATED in user.groups:
         return user
     return User(user.name, (*user.groups, AUTHENTICATED), user.uid, user.extra)

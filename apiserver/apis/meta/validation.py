@@ -142,10 +142,7 @@ def too_many(path: Path, actual: int, limit: int) -> FieldError:
 
 
 def unknown_field(path: str, prefix: str = "") -> FieldError:
-    """Return the error of an unknown field; ``prefix``, such as "json patch ", begins its message.
-
-    Go answers 400 ("strict decoding error") for unknown fields alone; here one Invalid has all errors.
-    """
+    """Return the error of an unknown field; ``prefix``, such as "json patch ", begins its detail. Go answers 400."""
     return FieldError(path, Reason.FORBIDDEN, "", f"{prefix}unknown field {quote(path)}")
 
 
@@ -162,7 +159,10 @@ def raise_if_any(found: Iterable[FieldError], *, group: str, kind: str, name: st
 
 
 def to_invalid(found: Sequence[FieldError], *, group: str, kind: str, name: str) -> errors.Invalid:
-    """Return one object's 422 error, without duplicate messages: ``VirtualMachine.kubevirt.io "vm1" is invalid: [a, b]``."""
+    """Return one object's 422 error: ``VirtualMachine.kubevirt.io "vm1" is invalid: [a, b]``, with unique messages.
+
+    It has the first ``MAX_CAUSES`` errors, and the number of the others.
+    """
     texts, causes = shortened(found)
     summary = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
     qualified = f"{kind}.{group}" if group else kind
@@ -191,7 +191,7 @@ _ESCAPES: Final = {"\a": r"\a", "\b": r"\b", "\f": r"\f", "\n": r"\n", "\r": r"\
 
 
 def quote(text: str) -> str:
-    """Return a text in Go's ``%q``."""
+    """Return a text in quotation marks, escaped like Go's ``%q``."""
     return '"' + "".join(_ESCAPES.get(each) or (each if each.isprintable() else _escaped(ord(each))) for each in text) + '"'
 
 

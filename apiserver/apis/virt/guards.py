@@ -144,7 +144,10 @@ def _are_texts(given: Iterable[object]) -> bool:
 
 
 def lease(name: str, namespace: str, promise: Promise, now: str, before: Object | None, times: Times = DEFAULT) -> Object:
-    """Return the guardian's Lease with this promise, not sealed, as the next version of ``before``; ``now`` is for people."""
+    """Return the Lease of node ``name``'s guardian with this promise, not sealed, to write over ``before`` (None: create it).
+
+    ``now`` (RFC 3339) is for people.
+    """
     version = (before or {}).get("metadata", {}).get("resourceVersion")
     return {
         "apiVersion": LEASES.api_version,
@@ -161,7 +164,7 @@ def lease(name: str, namespace: str, promise: Promise, now: str, before: Object 
 
 
 def sealed(found: Object, at: str) -> Object:
-    """Return a copy of a Lease, of the same version, with the seal."""
+    """Return a copy of a Lease, with its ``resourceVersion``, and with a seal of the time ``at``."""
     metadata = found["metadata"]
     return {**found, "metadata": {**metadata, "annotations": {**annotations_of(found), SEALED_ANNOTATION: at}}}
 
@@ -169,7 +172,7 @@ def sealed(found: Object, at: str) -> Object:
 def sealed_pods(leases: Iterable[Object]) -> dict[str, frozenset[str]]:
     """Return by node the uids of the pods that its sealed Lease lists: nothing of them runs there, or will run.
 
-    A guardian's word counts only for its own node.
+    A guardian's word counts only for its own node. It omits nodes without a valid promise, or with a withdrawn one.
     """
     promises = {guardian_of(each): promise_of(each) for each in leases if is_sealed(each)}
     return {node: frozenset(each.pods) for node, each in promises.items() if node and each is not None and not each.withdrawn}

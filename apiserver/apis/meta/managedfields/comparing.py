@@ -24,7 +24,7 @@ def compare(atom: Atom, old: dict[str, Any], new: dict[str, Any]) -> tuple[Field
 def appeared(atom: Atom, structs: dict[str, Any], new: dict[str, Any]) -> Fields:
     """Return the fields of ``new`` that ``structs`` lacks; ``structs``: an object of empty structs, such as ``{"spec": {}}``.
 
-    Structs in both are not themselves added.
+    Structs in both are not themselves added. Raises Mismatch.
     """
     assert atom.map is not None  # noqa: S101 - the type of a kind
     tree: Fields = {}
@@ -42,7 +42,7 @@ def appeared(atom: Atom, structs: dict[str, Any], new: dict[str, Any]) -> Fields
 
 
 def present(atom: Atom, value: Any) -> Fields:  # noqa: ANN401 - any JSON value
-    """Return the fields of an added or removed value, with parents; atomic values as a whole. Raises Mismatch."""
+    """Return the subtree of an added or removed value: itself and all below, atomic values as a whole. Raises Mismatch."""
     if type(value) in atom.accepted or value is None:
         return LEAF
     if isinstance(value, dict):
@@ -81,7 +81,7 @@ _LONGEST_KNOWN: Final = 4096
 
 
 def _flat(names: tuple[str, ...]) -> Fields:
-    """Return the fields of a map of scalars, cached: objects of one author have the same labels."""
+    """Return the subtree of a map of scalars with these keys, cached."""
     tree = _known.get(names)
     if tree is None:
         tree = {SELF: LEAF, **dict.fromkeys(["f:" + name for name in sorted(names)], LEAF)}

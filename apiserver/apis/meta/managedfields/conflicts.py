@@ -11,7 +11,7 @@ from apiserver.apis.meta.managedfields.sets import Fields, Steps
 
 
 class Conflicts(Exception):
-    """Fields that a change would take from other owners; ``found`` has them by owner."""
+    """Raised for fields that a change would take from other owners; ``found`` has them by owner."""
 
     def __init__(self, found: Mapping[Owner, Fields]) -> None:
         super().__init__("conflicts")

@@ -87,7 +87,7 @@ def canonical(text: str) -> str | None:
     """Return a step of a client's ``fieldsV1`` as we write it; None for an unknown kind of step.
 
     Raises:
-        ElementError: it is not a step.
+        ElementError: it is not a step, or is ``.``.
     """
     if text[:2] == "f:":
         return text
@@ -104,7 +104,7 @@ def rank(text: str) -> Rank:
 
 
 def show(text: str, *, stored: bool = False) -> str:
-    """Return a step as people read it: ``.spec``, ``[name="a"]``.
+    """Return a step, but not ``.``, as people read it: ``.spec``, ``[name="a"]``.
 
     ``stored``: the step is from ``managedFields``. Go reads numbers there as floats, so 1000000 becomes ``1e+06``.
     """

@@ -60,7 +60,7 @@ Managed = dict[Owner, Entry]
 
 
 class Reader:
-    """Reads ``managedFields`` of one kind's objects; ``schemas`` are its types by ``apiVersion``. It caches sets by their bytes."""
+    """Reads ``managedFields`` of one kind's objects; ``schemas`` are its types by ``apiVersion``."""
 
     def __init__(self, schemas: Mapping[str, Atom]) -> None:
         self._schemas = schemas

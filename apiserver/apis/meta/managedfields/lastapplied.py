@@ -21,7 +21,10 @@ MANAGER: Final = "kubectl"
 
 
 def allowed(atom: Atom, api_version: str, live: Object) -> Fields:
-    """Return the fields that ``live`` has as in its last-applied annotation: kubectl may take them without force."""
+    """Return the fields that ``live`` has as in its last-applied annotation: kubectl may take them without force.
+
+    Empty if that is missing, invalid, or of another ``api_version``.
+    """
     text = annotations_of(live).get(ANNOTATION)
     if not text:
         return EMPTY
@@ -38,7 +41,7 @@ def allowed(atom: Atom, api_version: str, live: Object) -> Fields:
 
 
 def follow(obj: Object, applied: Object) -> Object:
-    """Return the object with its last-applied annotation, if any, updated to ``applied``, or dropped if too large."""
+    """Return the object with its last-applied annotation, if any, updated to ``applied``, or dropped if all are too large."""
     annotations = annotations_of(obj)
     if not annotations.get(ANNOTATION):
         return obj

@@ -74,7 +74,8 @@ class FieldManager:
     def update(self, live: Object | None, new: Object, manager: str, now: datetime) -> None:
         """Set ``managedFields`` of ``new``, which a write made from ``live`` (None: created), in place.
 
-        Removes them if ownership cannot be determined.
+        Valid entries in ``new`` replace those of ``live``. Removes all if ownership cannot be determined; a stored object without any gets
+        none.
         """
         metadata = new.get("metadata")
         if not isinstance(metadata, dict):
@@ -93,7 +94,8 @@ class FieldManager:
         Raises:
             BadRequest: another version or kind, or ``managedFields`` in ``applied``.
             Invalid: it does not fit the schema.
-            Conflict: it changes fields of other owners without force.
+            Conflict: it changes fields of other owners without force. Manager ``kubectl`` may take those that are as in its last-applied
+                annotation.
             InternalError: the stored ``managedFields`` are invalid.
         """
         try:

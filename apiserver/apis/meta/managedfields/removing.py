@@ -12,7 +12,7 @@ from apiserver.apis.meta.managedfields.values import kind_of
 
 
 def remove(atom: Atom, value: Any, fields: Fields) -> Any:  # noqa: ANN401 - any JSON value
-    """Return a value without these fields; None if nothing is left."""
+    """Return a value without these fields and all below them; None if nothing is left."""
     if not fields:
         return value
     kind = kind_of(atom, value)

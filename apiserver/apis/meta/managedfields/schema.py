@@ -75,7 +75,7 @@ class ListAtom:
         self._steps: dict[str, str] = {}
 
     def step_to(self, item: Any) -> str:  # noqa: ANN401 - any JSON value
-        """Return the step to an item of this list.
+        """Return the step to an item of this associative list.
 
         Raises:
             Mismatch: it has no valid key, or is no valid value of a set.

@@ -36,7 +36,10 @@ class Updater:
         self._ignored = ignored
 
     def update(self, live: Object, new: Object, version: str, managed: Managed, writer: Owner) -> tuple[Managed, Fields]:
-        """Return (entries by owner, without removed fields and those taken from others; fields that the write changed)."""
+        """Return (entries by owner, without removed fields and those taken from others; fields that the write changed).
+
+        The caller adds the changed fields to the writer's entry.
+        """
         return self._take(live, new, version, managed, applier=None, writer=writer, force=True)
 
     def first(self, structs: Object, new: Object, version: str) -> Fields:

@@ -19,7 +19,7 @@ _MISLEADING: Final = re.compile(f"[{_DIRECTIONAL}{_SEPARATORS}]")
 
 
 def problem(text: str) -> str:
-    """Return the error of a text's first bad character, or ""."""
+    """Return the error of a text with a control character, or one that changes how it is displayed; else ""."""
     if not _EITHER.search(text):
         return ""
     if found := _CONTROL.search(text):

@@ -72,7 +72,7 @@ def problems(node: Node, allowed: Allowed, reasons: Mapping[str, str]) -> list[P
 
 
 def _characters(node: Node) -> Iterator[Problem]:
-    """Yield problems with characters, also in ignored elements, because people read them."""
+    """Yield problems with characters, also in ignored elements."""
     for name, value in node.attributes.items():
         if problem := characters.problem(value):
             yield Problem(f"{node.path}/@{name[:80]}", problem)

@@ -223,7 +223,7 @@ def parse(text: str) -> Node:
     """Return the root of an XML document.
 
     Raises:
-        Malformed: it is not XML, or contains something never allowed.
+        Malformed: it is not XML (NotWellFormed), too large, or contains something never allowed.
     """
     try:
         data = text.encode()

@@ -21,7 +21,7 @@ _NO_NODES: Final[tuple[Node, ...]] = ()
 
 
 def problems(root: Node) -> list[Problem]:
-    """Return violations of rules between a document's elements."""
+    """Return violations of rules between the elements of a document that matches the grammar."""
     return [
         *_memory(root),
         *_memory_backing(root),

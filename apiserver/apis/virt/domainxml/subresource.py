@@ -14,7 +14,7 @@ MAX_CHARACTERS: Final = 128 << 10
 
 
 def parse(text: str) -> Object:
-    """Return virt-launcher's XML, checked, as ``{"xml": text}``.
+    """Return virt-launcher's XML, not parsed, as ``{"xml": text}``.
 
     Raises:
         ValueError: it is too long, or has characters that :mod:`characters` refuses.

@@ -40,7 +40,7 @@ def _factor(value: str) -> int:
 
 
 def in_bytes(number: str, unit: str) -> int:
-    """Return memory in bytes, rounded up to KiB, which is also the default ``unit``."""
+    """Return memory in bytes, rounded up to KiB. ``unit``: one of :data:`UNITS`; empty: KiB."""
     amount = int(number) * (_factor(unit) if unit else KIB)
     return -(-amount // KIB) * KIB
 

@@ -34,10 +34,7 @@ def timers(domain: Domain) -> dict[str, Mapping[str, Any]]:
 
 
 def is_present(domain: Domain, timer: str) -> bool:
-    """Return whether the guest has a timer: a specified one unless disabled; an hpet only if enabled.
-
-    With an hpet, guests keep worse time and cost more.
-    """
+    """Return whether the guest has a timer: a specified one unless disabled; an hpet only if enabled."""
     said = timers(domain).get(timer)
     present = None if said is None else said.get("present")
     return present is not False and (said is not None if timer != "hpet" else bool(present))

@@ -61,7 +61,7 @@ def inline(source: Mapping[str, Any], datum: str) -> bytes | None:
 def form_error(kind: str, datum: str, data: bytes) -> str:
     """Return why cloud-init would ignore a whole disk because of this datum, or "".
 
-    A ConfigDrive has ``network_data.json`` and ``meta_data.json``, which needs a ``uuid``. NoCloud reads YAML.
+    It checks only networkData and metaData of a ConfigDrive: JSON objects, the latter with ``uuid``. ``kind``: the disk's type.
     """
     if kind != CONFIG_DRIVE or datum not in ("networkData", "metaData"):
         return ""

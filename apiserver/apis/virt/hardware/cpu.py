@@ -19,7 +19,7 @@ MAX_QUEUES: Final = 8
 
 
 def counts(domain: Domain) -> dict[str, int]:
-    """Return the guest's initial numbers of ``sockets``, ``cores`` and ``threads``, by these names."""
+    """Return the guest's initial numbers, default 1, of ``sockets``, ``cores`` and ``threads``, by these names."""
     cpu = domain.get("cpu") or {}
     return {each: int(cpu.get(each) or 1) for each in COUNTS}
 
@@ -54,10 +54,7 @@ def grows(domain: Domain, other: Domain) -> bool:
 
 
 def highest_apic_id(domain: Domain) -> int:
-    """Return the highest APIC id after hot-plug.
-
-    Socket, core and thread are bit fields, so numbers are skipped if cores or threads are no power of two (Intel SDM, volume 3, 10.9.1).
-    """
+    """Return the highest APIC id after hot-plug; ids are skipped if cores or threads are no power of two (Intel SDM, 10.9.1)."""
     each = counts(domain)
     threads, cores = (max(each[name] - 1, 0).bit_length() for name in ("threads", "cores"))
     return ((max_sockets(domain) - 1 << cores) + each["cores"] - 1 << threads) + each["threads"] - 1
@@ -69,7 +66,7 @@ def queues(domain: Domain) -> int:
 
 
 def model(domain: Domain) -> str:
-    """Return the guest's CPU model; empty if it depends on the node."""
+    """Return the guest's CPU model; empty if unspecified, or the node's."""
     name = str((domain.get("cpu") or {}).get("model") or "")
     return "" if name in OF_THE_NODE else name
 

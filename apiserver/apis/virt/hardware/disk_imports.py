@@ -56,7 +56,7 @@ def size(given: Object) -> int | None:
 
 
 def shown(given: Object) -> str:
-    """Return the location of an import's image as text, without the query, which may contain a signature."""
+    """Return the location of an import's image as text, without the query: it may be secret."""
     where = place(given)
     if (endpoint := where.get("endpoint")) is not None:
         return f"{str(endpoint).rstrip('/')}/{where.get('bucket')}/{where.get('key')}"

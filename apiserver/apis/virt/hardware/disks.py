@@ -34,9 +34,9 @@ WWN: Final = re.compile(r"[0-9a-fA-F]{16}")
 
 
 def defaulted(domain: Domain) -> list[Object]:
-    """Return ``devices.disks``, each with ``name``, ``device``, ``target.bus``, ``readOnly`` and, for an image, ``source.path``.
+    """Return ``devices.disks``, each with ``name``, ``device``, ``target.bus``, ``readOnly``, and defaults of ``source``.
 
-    An image or claim with an overlay also has ``source.sizeLimit``.
+    These are an image's path, the ``sizeLimit`` of an image or claim with an overlay, and those of network disks.
     """
     return [_disk(each, position) for position, each in enumerate(given.devices(domain, "disks", []))]
 
@@ -47,7 +47,7 @@ def compared(domain: Domain) -> list[Object]:
 
 
 def is_drive(disk: Mapping[str, Any]) -> bool:
-    """Return whether a disk is a CD-ROM drive, with or without a medium."""
+    """Return whether a disk of :func:`defaulted` is a CD-ROM drive, with or without a medium."""
     return bool(disk["device"] == "cdrom")
 
 
@@ -62,7 +62,7 @@ def without_medium(disk: Mapping[str, Any]) -> Object:
 
 
 def is_empty_drive(disk: Mapping[str, Any]) -> bool:
-    """Return whether a disk is a CD-ROM drive without a medium."""
+    """Return whether a disk of :func:`defaulted` is a CD-ROM drive without a medium."""
     return disk["device"] == "cdrom" and disk.get("type") is None and disk.get("source") is None
 
 
@@ -72,14 +72,14 @@ def is_lun(disk: Mapping[str, Any]) -> bool:
 
 
 def claim_of(disk: Mapping[str, Any]) -> str | None:
-    """Return the name of a disk's claim in lower case; None for other disks."""
+    """Return the name, in lower case, of the claim of a disk of :func:`defaulted`; None for other disks."""
     if is_empty_drive(disk):
         return None
     return str((disk.get("source") or {}).get("name") or "").lower() if disk.get("type", CLAIM) == CLAIM else None
 
 
 def on_written_claims(domain: Domain) -> list[Object]:
-    """Return the disks that may be created blank: writable ones on a claim, without import."""
+    """Return the disks that may be created blank: writable ones on a claim, not ephemeral, without import."""
     found = (each for each in defaulted(domain) if not (each["readOnly"] or is_drive(each) or is_overlaid(each)))
     return [each for each in found if claim_of(each) and disk_imports.of(each) is None]
 
@@ -91,7 +91,7 @@ def queues(domain: Domain) -> int:
 
 
 def overlay_bytes(disk: Mapping[str, Any]) -> int:
-    """Return the largest size of a disk's overlay in bytes; 0 without one."""
+    """Return the largest bytes of the overlay of a disk of :func:`defaulted`; 0 without one."""
     limit = (disk.get("source") or {}).get("size" if disk.get("type") == EMPTY else "sizeLimit")
     return quantity.parse(str(limit)).bytes if limit is not None and is_overlaid(disk) else 0
 
@@ -103,7 +103,7 @@ def created_bytes(disk: Mapping[str, Any]) -> int:
 
 
 def is_overlaid(disk: Mapping[str, Any]) -> bool:
-    """Return whether a disk's writes go to an overlay in the pod: a writable image, empty disk or ephemeral claim, no CD-ROM."""
+    """Return whether writes to a disk of :func:`defaulted` go to an overlay: a writable image, empty disk or ephemeral claim, no CD-ROM."""
     kind = disk.get("type", CLAIM)
     is_private = kind in (IMAGE, EMPTY) or (kind == CLAIM and bool((disk.get("source") or {}).get("ephemeral")))
     return is_private and disk["device"] != "cdrom" and not disk["readOnly"]

@@ -31,5 +31,5 @@ def with_devices(domain: Domain, field: str, found: Sequence[Object]) -> Object:
 
 
 def said(given: Mapping[str, Any]) -> Object:
-    """Return an object without null members."""
+    """Return an object without null members; nested ones stay."""
     return {key: value for key, value in given.items() if value is not None}

@@ -25,7 +25,7 @@ def path_of(disk: Mapping[str, Any]) -> str:
 
 
 def path_problem(path: str) -> str:
-    """Return why a file's path is invalid, or "". Each file has only one valid path."""
+    """Return why a file's path is invalid, or "". Two spellings of one path are never both valid."""
     if len(path) > MAX_PATH:
         return f"may not be longer than {MAX_PATH} characters"
     if not path.startswith("/"):

@@ -15,6 +15,6 @@ BUSES: Final = get_args(Bus)
 
 
 def defaulted(domain: Domain) -> list[Object]:
-    """Return ``devices.inputs``, each with ``bus``; by default, with a display, a tablet: its pointer follows the viewer's."""
+    """Return ``devices.inputs``, each with ``bus``; by default, with a display, a tablet."""
     unsaid = [{"type": "tablet"}] if graphics.defaulted(domain) else []
     return [{"bus": "usb", **each} for each in given.devices(domain, "inputs", unsaid)]

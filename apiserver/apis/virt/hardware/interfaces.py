@@ -44,7 +44,7 @@ def emulated(domain: Domain) -> list[Object]:
 
 
 def of_passt(domain: Domain) -> list[Object]:
-    """Return the interfaces of type passt: at most one, because the pod has one own network."""
+    """Return the interfaces of type passt, at most one."""
     return [each for each in defaulted(domain) if each["type"] == PASST]
 
 
@@ -54,17 +54,17 @@ def on_taps(domain: Domain) -> list[Object]:
 
 
 def on_macvtaps(domain: Domain) -> list[Object]:
-    """Return the interfaces with a macvtap, which has its own character device."""
+    """Return the interfaces with a macvtap."""
     return [each for each in on_taps(domain) if each["type"] == MACVTAP]
 
 
 def takes_place_of_pod(interface: Mapping[str, Any]) -> bool:
-    """Return whether the guest takes the pod's own addresses (bridge)."""
+    """Return whether the guest takes the pod's own addresses (bridge), by an interface of :func:`defaulted`."""
     return interface["type"] == "bridge" and not interface.get("network")
 
 
 def is_on_pods_network(interface: Mapping[str, Any]) -> bool:
-    """Return whether an interface is on the pod's own network, not on a further one or a plugin's."""
+    """Return whether an interface of :func:`defaulted` is on the pod's own network, not on a further one or a plugin's."""
     return not interface.get("network") and interface["type"] != PLUGIN
 
 
@@ -85,5 +85,5 @@ def queues(domain: Domain, model: str) -> int:
 
 
 def has_several_queues(domain: Domain) -> bool:
-    """Return whether each virtio card has a queue per processor."""
+    """Return whether each virtio card has as many queues as :func:`cpu.queues` returns, instead of one."""
     return bool((domain.get("devices") or {}).get("networkInterfaceMultiqueue"))

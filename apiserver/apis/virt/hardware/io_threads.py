@@ -41,7 +41,7 @@ def assigned(domain: Domain) -> dict[str, int]:
 
 
 def is_alone(disk: Mapping[str, Any]) -> bool:
-    """Return whether a disk of :func:`disks.defaulted` has a dedicated thread."""
+    """Return whether a disk of :func:`disks.defaulted` has a dedicated thread; only bus virtio can."""
     return bool(disk.get("dedicatedIOThread")) and _can_have_one(disk)
 
 

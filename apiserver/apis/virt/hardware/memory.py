@@ -30,7 +30,7 @@ def max_guest_bytes(domain: Domain) -> int:
 def grows(domain: Domain) -> bool:
     """Return whether virtio-mem can change the running guest's memory; needs ``maxGuest``.
 
-    Excluded are huge pages, which a pod cannot get later, users' NUMA nodes, and memory shared with processes or devices.
+    Excluded are huge pages, users' NUMA nodes, and memory shared with processes or devices.
     """
     return (
         (domain.get("memory") or {}).get("maxGuest") is not None

@@ -62,7 +62,7 @@ def is_export(text: str) -> bool:
 
 
 def is_rbd_name(text: str) -> bool:
-    """Return whether a text can name a Ceph pool, image or user: it needs no escapes in QEMU's options."""
+    """Return whether a text can name a Ceph pool, image or user: 1 to 96 letters, digits, ``_.-``, not ``.`` or ``-`` first."""
     return bool(_RBD_NAME.fullmatch(text))
 
 
@@ -173,7 +173,7 @@ def is_network(disk: Mapping[str, Any]) -> bool:
 
 
 def copies_writes(disk: Mapping[str, Any]) -> bool:
-    """Return whether QEMU's driver keeps a copy of this disk's writes until the server answers; never if read-only."""
+    """Return whether QEMU's driver copies writes to a disk of ``disks.defaulted`` until the server answers; never if read-only."""
     kind = kind_of(disk)
     return kind is not None and kind.copies_writes and not disk["readOnly"]
 

@@ -15,7 +15,7 @@ CPU_REQUEST_MILLI: Final = 100
 
 
 def cpu_request(domain: Domain) -> int:
-    """Return the pod's CPU request in thousandths of a processor."""
+    """Return the CPU request in thousandths of a processor: 1000 per dedicated one, else as specified, else 100 each, up to the limit."""
     if cpu.is_dedicated(domain):
         return cpu.dedicated(domain) * 1000
     asked, limit = said(domain, "requests", "cpu"), cpu_limit(domain)
@@ -26,24 +26,21 @@ def cpu_request(domain: Domain) -> int:
 
 
 def cpu_limit(domain: Domain) -> int:
-    """Return the pod's CPU limit in thousandths of a processor; 0: none.
-
-    The number of processors would be too small, because QEMU has further threads for disks, network and migrations.
-    """
+    """Return the CPU limit in thousandths of a processor: 1000 per dedicated one, else as specified; 0: none."""
     if cpu.is_dedicated(domain):
         return cpu.dedicated(domain) * 1000
-    limit = said(domain, "limits", "cpu")
+    limit = said(domain, "limits", "cpu")  # the processors alone are too few: QEMU has further threads for disks, network and migrations
     return limit.milli if limit is not None else 0
 
 
 def memory_request(domain: Domain) -> int:
-    """Return the pod's memory request in bytes."""
+    """Return the memory request in bytes, by default the guest's memory; the pod adds QEMU's overhead."""
     asked = said(domain, "requests", "memory")
     return memory.guest_bytes(domain) if asked is None else asked.bytes
 
 
 def memory_limit(domain: Domain) -> int:
-    """Return the pod's memory limit in bytes; by default the request, but at least the guest's memory."""
+    """Return the memory limit in bytes; by default the request, but at least the guest's memory. The pod adds QEMU's overhead."""
     limit = said(domain, "limits", "memory")
     return max(memory.guest_bytes(domain), memory_request(domain)) if limit is None else limit.bytes
 

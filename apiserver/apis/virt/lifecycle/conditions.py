@@ -199,7 +199,10 @@ def was_stopped_by_a_fault(found: list[dict[str, Any]] | None) -> bool:
 
 
 def waits_for(vm: Mapping[str, Any]) -> frozenset[Wait]:
-    """Return what a machine waits for among the ``Wait``s, by its conditions: at most one each for disks and networks."""
+    """Return what a machine waits for among the ``Wait``s, by its conditions: at most one each for disks and networks.
+
+    With other reasons it waits for its pod.
+    """
     lacking = ((by_reason, false_condition(vm, kind)) for kind, by_reason in _WAITS.items())
     found = (by_reason.get(str(each.get("reason"))) for by_reason, each in lacking if each is not None)
     return frozenset(each for each in found if each is not None)

@@ -40,7 +40,7 @@ class Verdict:
     """That failed to start there and ran elsewhere, since the last success."""
 
     def is_on_trial(self, now: datetime) -> bool:
-        """Return whether one start may go to the node."""
+        """Return whether the pause is over, so that one start at a time may go to the node."""
         return now >= self.until
 
     def message(self) -> str:
@@ -104,7 +104,7 @@ def _successes(node: str, machines: Iterable[Mapping[str, Any]]) -> Iterator[dat
 
 
 def _repairs(node: Object) -> Iterator[datetime]:
-    """Yield when an administrator repaired the node, and when its Node was created: it may be another machine."""
+    """Yield when an administrator repaired the node, and when its Node was created."""
     for found in (annotations_of(node).get(REPAIRED_ANNOTATION), dig(node, "metadata", "creationTimestamp")):
         if moment := times.parsed(found):
             yield moment

@@ -44,7 +44,7 @@ NO_POLICY: Final[Object] = {}
 def choose(policies: Iterable[Object], namespace_labels: Mapping[str, str], machine_labels: Mapping[str, str]) -> Object:
     """Return the MigrationPolicy for a machine, or ``NO_POLICY``.
 
-    The one with the most conditions wins, then the first by name. Policies being deleted are ignored.
+    The one with the most terms in its selectors wins, then the first by name. Policies being deleted are ignored.
     """
     found: list[tuple[int, str, Object]] = []
     for each in policies:

@@ -99,7 +99,7 @@ def finished(operation: Operation, result: Result, message: str, moment: str) ->
 
 
 def end_with_attempts(status: dict[str, Any]) -> None:
-    """Give unfinished operations of ended attempts the result ``Failed``, in place."""
+    """Give unfinished operations of all but an open current attempt the result ``Failed``, in ``status``."""
     if not status.get("operations"):
         return
     current = power.current_attempt({"status": status})

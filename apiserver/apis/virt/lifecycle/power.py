@@ -147,7 +147,10 @@ def _is_suspended(vm: Mapping[str, Any], request: Mapping[str, Any] | None) -> b
 
 
 def has_given_up(vm: Mapping[str, Any], decision: Power) -> bool:
-    """Return whether a machine is off because its last attempt failed or its node was lost."""
+    """Return whether a machine is off because its last attempt failed, without an edit since, or its node was lost.
+
+    ``decision``: the machine's, by :func:`decide`.
+    """
     if decision.reason == "NodeLost":
         return True
     newest = newest_attempt(vm)
@@ -159,7 +162,7 @@ def has_given_up(vm: Mapping[str, Any], decision: Power) -> bool:
 def is_off_by_its_spec(vm: Mapping[str, Any], decision: Power) -> bool:
     """Return whether a machine is off by its spec: it wants no further guest.
 
-    A deleted machine is not, nor one that has given up, nor a stopped one, unless its strategy is ``Halted`` or ``Manual``.
+    A deleted machine is not, nor one that has given up, nor a stopped or suspended one, unless its strategy is ``Halted`` or ``Manual``.
     """
     if decision.on or decision.reason == "Deleting" or has_given_up(vm, decision):
         return False
@@ -167,7 +170,7 @@ def is_off_by_its_spec(vm: Mapping[str, Any], decision: Power) -> bool:
 
 
 def end_asked_for(vm: Mapping[str, Any]) -> str:
-    """Return why the current attempt should end, or ""."""
+    """Return why a current attempt should end, or ""; it does not check that one is open."""
     wanted = decide(vm)
     is_restart = wanted.reason == "Requested" and wanted.attempt > current_attempt(vm)
     return wanted.message if not wanted.on or is_restart else ""
@@ -357,7 +360,7 @@ def _failed_starts(ended: Sequence[Mapping[str, Any]]) -> int:
 def _trailing_failures(ended: Sequence[Mapping[str, Any]]) -> int:
     """Count the newest attempts that failed in a row, also by guests that powered themselves off.
 
-    A requested end stops the count only if virt-controller requested it, because a guest may control its launcher.
+    A run of :data:`GOOD_RUN` stops the count, and an end that virt-controller requested: a guest may control its launcher.
     """
     count = 0
     for each in reversed(ended):
