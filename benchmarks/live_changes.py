@@ -139,5 +139,4 @@ def _has_taken_all(vm: dict[str, Any]) -> bool:
 
 
 def _is_at_rest(vm: dict[str, Any]) -> bool:
-    """Return whether all edits are done, and no disk from a claim is left."""
     return _has_taken_all(vm) and not dig_vm(vm, "status", "volumeStatus")

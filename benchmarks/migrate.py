@@ -90,7 +90,7 @@ def phase_seconds(status: Mapping[str, Any]) -> dict[str, float]:
 
 
 def settled(attempts: Sequence[Attempt], end: datetime) -> Sequence[Attempt]:
-    """Return the client's attempts up to ``SETTLED_ANSWERS`` consecutive answers after ``end``; empty before these exist."""
+    """Return the client's attempts up to ``SETTLED_ANSWERS`` consecutive answers from ``HANGING_SECONDS`` after ``end`` on; else none."""
     after = [number for number, each in enumerate(attempts) if (each.ended - end).total_seconds() >= HANGING_SECONDS]
     row = 0
     for number in after:

@@ -131,7 +131,7 @@ class Own:
         await self._writer.drain()
 
     async def receive(self) -> bytes:
-        """Return the next bytes of console output."""
+        """Return the next bytes of console output; empty at its end."""
         return await self._reader.read(1 << 16)
 
 
@@ -146,7 +146,7 @@ class Stream:
         await self._connection.send(data)
 
     async def receive(self) -> bytes:
-        """Return the next bytes of console output."""
+        """Return the next bytes of console output. Raises the websocket's ConnectionClosed at its end."""
         message = await self._connection.recv()
         return message if isinstance(message, bytes) else message.encode()
 

@@ -73,7 +73,7 @@ class _Storage:
 
     @asynccontextmanager
     async def watch(self, prefix: str, *, after: int) -> AsyncIterator[AsyncIterator[Batch]]:
-        """Watch changes with ``prefix`` after revision ``after``."""
+        """Watch changes with ``prefix`` after revision ``after``; yield an iterator of their batches."""
         begin, end = self._keys.bounds(prefix)
         create = rpc.WatchCreateRequest(key=begin, range_end=end, start_revision=after, prev_kv=True, fragment=True)
 

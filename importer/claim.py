@@ -48,7 +48,7 @@ class File:
         os.close(self._file)
 
     def lock(self) -> None:
-        """Lock the partial file. Raises ImportFailed if another import is running or has just ended."""
+        """Lock the file, an import's partial one. Raises ImportFailed if another import is running or has just ended."""
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             here, there = os.fstat(self._file), os.lstat(self.path)
@@ -80,7 +80,7 @@ class File:
         return os.pread(self._file, length, offset)
 
     def grown(self, size: int) -> int:
-        """Extend the disk to at least ``size`` bytes in whole blocks; return its size."""
+        """Extend the disk to at least ``size`` bytes in whole blocks; return its size. Call it at the end: it also ends a hole."""
         self.size = -(-max(size, self.size, os.fstat(self._file).st_size) // BLOCK) * BLOCK
         os.ftruncate(self._file, self.size)
         return self.size
@@ -119,7 +119,7 @@ def errors_explained(directory: Path) -> Iterator[None]:
 
 
 def finish(directory: Path, file: File) -> None:
-    """Flush the partial file, and give it the disk's name.
+    """Flush ``file``, the claim's partial file, and give it the disk's name.
 
     Raises:
         DiskExists: another import's disk has the name, and stays.

@@ -18,7 +18,7 @@ MAX_WORDS: Final = 400
 
 
 def convert(qemu_img: str, source: Path, target: Path, size: int) -> None:
-    """Write the disk (``size`` bytes) of a qcow2 image into a file. Raises ImportFailed with qemu-img's last output."""
+    """Write the disk (``size`` bytes) of a qcow2 image with a checked header into a file. Raises ImportFailed with qemu-img's output."""
     # no probing of the format, and no references: "backing"
     image = {"driver": "qcow2", "backing": None, "file": {"driver": "file", "filename": str(source)}}
     command = [qemu_img, "convert", "-q", "-O", "raw", "-S", "64k", "-W", "-m", "4", f"json:{json.dumps(image)}", str(target)]

@@ -71,7 +71,7 @@ def of_s3(secret: Path | None, region: str, first: Address, now: Callable[[], da
 
 
 def of_registry(secret: Path | None, host: str) -> str:
-    """Return the Authorization header for a registry; empty without Secret. Raises ImportFailed if the Secret has no entry for it."""
+    """Return the header Authorization's value for a registry; empty without Secret. Raises ImportFailed if the Secret has none for it."""
     if secret is None:
         return ""
     if user := value(secret, "username"):
@@ -95,5 +95,5 @@ def _authorization(secret: Path) -> str:
 
 
 def basic(user: str, password: str) -> str:
-    """Return the Authorization header for user and password."""
+    """Return the value of the header Authorization for user and password."""
     return "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()

@@ -53,7 +53,7 @@ _EXTENSION_ENCRYPTION: Final = 0x0537BE77
 def of(head: bytes, said: str | None = None) -> Format:
     """Return the format: by the first bytes, unless the user ``said`` raw; raw if empty.
 
-    Raises ImportFailed for another than raw and qcow2, or without the said qcow2.
+    Raises ImportFailed for other formats, for data unlike a disk, or if the user said qcow2 and it is not.
     """
     if said == "raw" or not head:
         return "raw"

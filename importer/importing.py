@@ -21,7 +21,7 @@ def run(plan: Plan, reporter: Reporter) -> None:
     """Import an image into an empty claim; do nothing if it has a disk.
 
     Raises:
-        ImportFailed: the claim is unchanged, a block device marked as unfinished.
+        ImportFailed: the claim has no disk; a block device may be marked as unfinished, and partly written.
     """
     if plan.device is not None:
         _run_on_device(plan, plan.device, reporter)

@@ -26,9 +26,9 @@ _ALL: Final = 0xFFFF_FFFF
 
 
 def is_whole(read: Callable[[int, int], bytes], size: int) -> bool:
-    """Return whether the first ``size`` bytes of a qcow2 image have all its tables and clusters.
+    """Return whether the first ``size`` bytes of a qcow2 image have all clusters that its tables L1 and L2 name, and these tables.
 
-    ``read`` returns bytes by offset and length.
+    ``read`` returns bytes by offset and length. The header must be valid (``formats.qcow2_size``).
     """
     header = read(0, formats.HEAD_BYTES)
     cluster_bits = int.from_bytes(header[20:24], "big")

@@ -36,7 +36,7 @@ Headers = Callable[[Address], Mapping[str, str]]
 
 @dataclass(slots=True)
 class Body:
-    """A response with unread content."""
+    """A response with unread content; its user closes ``connection``."""
 
     address: Address
     response: http.client.HTTPResponse
@@ -72,7 +72,7 @@ class Transfer:
             raise ImportFailed("the certificates of caConfigMapRef are not valid PEM") from error
 
     def get(self, url: str, extra: Mapping[str, str] | None = None) -> Body:
-        """Return the unread response, after redirects; ``extra``: further headers. Raises ImportFailed if the server refuses."""
+        """Return the unread response, after redirects; ``extra``: further headers. Raises ImportFailed, for status 401 Unauthorized."""
         address = addresses.parse(url)
         for _ in range(MAX_REDIRECTS + 1):
             connection, response = self._request(address, {**self._headers(address), **(extra or {})})
@@ -86,7 +86,7 @@ class Transfer:
         raise ImportFailed(f"{address}: more than {MAX_REDIRECTS} redirects")
 
     def pieces(self, url: str, downloaded: Callable[[int, int | None], None]) -> Iterator[bytes]:
-        """Yield a file's bytes; ``downloaded`` gets the bytes so far and in total.
+        """Yield a file's bytes, also across breaks; ``downloaded`` gets the bytes so far and in total (None: unknown).
 
         Raises:
             ImportFailed: it fails or is incomplete.

@@ -13,7 +13,7 @@ _TOO_MUCH_MEMORY: Final = "requires too much memory"
 
 
 class ZstdError(Exception):
-    """Damaged data; the message has details."""
+    """Damaged data, or no libzstd; the message has details."""
 
 
 class _Buffer(ctypes.Structure):

@@ -21,7 +21,7 @@ SECONDS: Final = 300
 
 
 class SampleFailed(Exception):
-    """The load generator got a response that invalidates the sample."""
+    """A sample could not be taken, or is invalid; the message says why."""
 
 
 def load(here: Environment, kind: Kind, operation: Operation, user: str) -> list[str]:

@@ -55,7 +55,6 @@ def folded(stacks: str) -> tuple[int, Counter[str], Counter[str]]:
 
 
 def _short(frame: str) -> str:
-    """Return a frame, such as ``get (/…/apiserver/registry/generic/store.py:12)``, without line and the path before the package."""
     name, _, place_ = frame.partition(" (")
     if name.startswith("0x"):
         name = "?"  # a library without symbols

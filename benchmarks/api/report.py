@@ -17,7 +17,7 @@ REVIEWED_APART: Final = 0.1
 
 
 def cost(key: str, sample: Result) -> float:
-    """Return a sample's cost: microseconds of the server's processor time per operation, or KiB of memory."""
+    """Return a sample's cost: microseconds of the server's processor time per operation, or per delivery to watchers; or KiB of memory."""
     if key == MEMORY.key:
         return float(sample["rss_kib"])
     done: int = sample.get("deliveries") or sample["count"]

@@ -97,7 +97,7 @@ class Bench:
                 self.introduce(each, operation)
 
     def introduce(self, contestant: Contestant, operation: Operation) -> None:
-        """Make the server cache the reviews of all users: send one request of each for each of its objects, unless done."""
+        """Make the server cache the reviews of all users by a request for each object, unless done. Records a failure."""
         verb = "patch" if operation.verb == "watch" else operation.verb  # watchers also write
         if verb == contestant.introduced:
             return

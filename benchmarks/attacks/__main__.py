@@ -95,7 +95,6 @@ class _Sockets:
         self.most = 0.0
 
     async def run(self) -> None:
-        """Measure the memory repeatedly, and keep the maximum in ``most``, until cancelled."""
         while True:
             self.most = max(self.most, await asyncio.to_thread(self._target.socket_mib))
             await asyncio.sleep(_SAMPLE_SECONDS)

@@ -65,7 +65,7 @@ class Certificates:
 
 @asynccontextmanager
 async def cluster(certificates: Certificates) -> AsyncIterator[Config]:
-    """Run a fake kube-apiserver, which rejects every token and authorizes only ``alice``; yield the client's Config for it."""
+    """Run a fake kube-apiserver, which rejects every token and authorizes only ``alice`` and public paths; yield a Config for it."""
     clients, proxies = certificates.make()
     kube = FakeAPI()
 

@@ -156,7 +156,7 @@ class Course:
         return figures
 
     async def drain(self) -> Figures:
-        """Evict the machines of as many nodes as have ``DRAINED`` machines; measure until all run elsewhere."""
+        """Evict the machines of enough nodes for ``DRAINED`` machines, at most half a hall; measure until all run elsewhere."""
         chosen: list[str] = []
         group = self.groups.drained
         for each in group[: len(group) // 2]:

@@ -66,7 +66,7 @@ class Cluster:
         self._headers = {"Authorization": f"Bearer {token}", "Accept": "application/json", "Content-Type": "application/json"}
 
     def ask(self, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Get an object, or create ``body``. Raises HTTPError."""
+        """Get the object at ``path``, or create ``body`` there; return the answer. Raises HTTPError or another OSError."""
         content = None if body is None else json.dumps(body).encode()
         asked = urllib.request.Request(self._server + path, content, self._headers)  # noqa: S310 - checked above
         with self._opener.open(asked, timeout=REQUEST_SECONDS) as answer:
@@ -74,7 +74,7 @@ class Cluster:
         return found if isinstance(found, dict) else {}
 
     def items(self, path: str) -> Iterator[dict[str, Any]]:
-        """Yield the objects of a list, page by page."""
+        """Yield the objects of a list, page by page; ``path`` must have a query."""
         more = ""
         while True:
             found = self.ask(f"{path}&limit={PAGE}&continue={urllib.parse.quote(more)}")

@@ -77,7 +77,7 @@ def of(
 
 
 def hostname(name: str) -> str:
-    """Return the guest's host name, the first label of its machine's name, as Kubernetes does for pods; empty if too long."""
+    """Return the guest's host name, the first label of its machine's name, as Kubernetes does for pods; empty if that is invalid."""
     label = name.partition(".")[0]
     return label if _HOST.fullmatch(label) else ""
 

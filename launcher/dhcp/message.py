@@ -99,7 +99,7 @@ def encode(request: Request, yiaddr: bytes, options: Iterable[tuple[int, bytes]]
 
 
 def option(code: int, value: bytes) -> bytes:
-    """Return an option's bytes, split if its value is too long (RFC 3396)."""
+    """Return an option's bytes, split if its value is too long (RFC 3396); nothing for an empty value."""
     parts = [value[start : start + 255] for start in range(0, len(value), 255)]
     return b"".join(bytes((code, len(part))) + part for part in parts)
 

@@ -57,7 +57,7 @@ class Server:
             self._close(name)
 
     def serve(self, machine: messages.Machine) -> None:
-        """Answer the guest on exactly the machine's interfaces with DHCP.
+        """Answer the guest on exactly the machine's interfaces with DHCP; one that is served already keeps its lease.
 
         Raises:
             OSError: virt-handler has not prepared the pod's network, or another server has the port.

@@ -11,7 +11,7 @@ from launcher.domain.values import InvalidSpecification, one_of, socket
 
 
 def append(tree: Tree, definition: Definition) -> None:
-    """Append the serial ports."""
+    """Append the serial ports. Raises InvalidSpecification, also if there are too many."""
     for port, wanted in enumerate(hardware.defaulted(definition.specification)):
         if port >= layout.SERIAL_PORTS:
             raise InvalidSpecification(f"devices.consoles: a machine has at most {layout.SERIAL_PORTS}")

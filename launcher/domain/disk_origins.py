@@ -44,7 +44,7 @@ class Origin:
 
     @property
     def device(self) -> PurePosixPath:
-        """Return the path of a claim that is a block device."""
+        """Return where the claim's block device is, if it is one."""
         return PurePosixPath(layout.DEVICES_DIRECTORY, self.name)
 
     @property
@@ -120,7 +120,7 @@ def _of_plugin(name: str, protocol: plugin_disks.Protocol, *, read_only: bool) -
 
 
 def file_of(origin: Origin, found: Found) -> PurePosixPath:
-    """Return the file or device that the domain opens for this disk."""
+    """Return the file or device that the domain opens for this disk; meaningless for network disks and empty drives."""
     return overlay_of(origin, found) or below(origin, found)
 
 
@@ -130,7 +130,7 @@ def overlay_of(origin: Origin, found: Found) -> PurePosixPath | None:
 
 
 def below(origin: Origin, found: Found) -> PurePosixPath:
-    """Return the file or device with the origin's data, perhaps an overlay's backing file."""
+    """Return the file or device with the origin's data, perhaps an overlay's backing file; meaningless if there is none."""
     if found.block:
         return origin.device
     return origin.path if origin.image else origin.path / layout.DISK_IMAGE
@@ -161,7 +161,7 @@ def _created(disk: Mapping[str, Any], path: str) -> int:
 
 
 def not_migratable(specification: Mapping[str, Any]) -> str:
-    """Return why the disks prevent live migration; else empty."""
+    """Return why disks prevent live migration: files of the node, pods' tokens, or page caches; else empty."""
     of_node = [disk["name"] for disk in disks.defaulted(specification) if host_disks.is_host(disk)]
     if of_node:
         return f"the disk {of_node[0]!r} is a file of its node"

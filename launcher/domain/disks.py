@@ -75,11 +75,7 @@ def _targets(specification: Mapping[str, Any], given: Mapping[str, str]) -> list
 
 
 def _scsi_controllers(targets: Sequence[tuple[str, str]]) -> int:
-    """Return how many SCSI controllers the disks need, by their (target name, bus) pairs.
-
-    libvirt puts seven names on each (``sda`` to ``sdg`` on the first). It would add missing ones as ``lsi``, which most guests lack a
-    driver for.
-    """
+    """Return how many SCSI controllers the disks need, by their (target name, bus) pairs: seven names fit on each."""
     places = [_index(target) for target, bus in targets if bus == "scsi"]
     return max(places) // _SCSI_DISKS + 1 if places else 0
 

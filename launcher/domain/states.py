@@ -89,7 +89,7 @@ def state_of(number: int) -> State:
 
 
 def reason_of(state: State, number: int) -> str:
-    """Return libvirt's word for a reason's ``number``."""
+    """Return libvirt's word for a reason's ``number`` in this state; else ``unknown``."""
     words = REASONS[state]
     return words[number] if 0 <= number < len(words) else "unknown"
 

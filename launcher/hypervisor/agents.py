@@ -23,9 +23,9 @@ class Agents:
         self._connected[name] = connected
 
     def look(self, name: str, look: Callable[[], bool]) -> None:
-        """Record whether a domain's agent is connected, as ``look`` returns, unless a state is recorded already or during ``look``."""
+        """Record what ``look`` returns, whether a domain's agent is connected, unless a state is recorded already or during that call."""
         self._connected.setdefault(name, look())
 
     def is_connected(self, name: str) -> bool:
-        """Return whether a domain's guest agent is connected."""
+        """Return whether a domain's guest agent is connected; False if unknown."""
         return self._connected.get(name, False)

@@ -33,7 +33,8 @@ CONNECT_SECONDS: Final = 0.02
 def ask(virt_type: str, earlier: str) -> dict[str, str]:
     """Return libvirt's texts about guests of this type by name: ``cache``; for ``kvm`` also ``domainCapabilities`` and ``hostModel``.
 
-    ``earlier`` is a former ``cache``, or empty. Raises libvirtError, and OSError if libvirtd does not start or writes no cache.
+    ``earlier`` is a former ``cache``, or empty. Raises libvirtError, also if libvirtd ends; OSError if it cannot be run, or writes no
+    cache.
     """
     with tempfile.TemporaryDirectory(prefix="kv") as directory:
         daemon = Daemon(Path(directory) / "run", Path(directory) / "cache")
@@ -85,7 +86,7 @@ def _open(daemon: Daemon, process: subprocess.Popen[bytes]) -> libvirt.virConnec
 
 
 def main() -> None:
-    """Print libvirt's texts as JSON."""
+    """Print the result of :func:`ask` as JSON; its arguments are the command line's type, and standard input."""
     libvirt.registerErrorHandler(lambda _context, _error: None, None)  # by default libvirt prints each error
     (virt_type,) = sys.argv[1:]
     json.dump(ask(virt_type, sys.stdin.read()), sys.stdout)

@@ -97,8 +97,8 @@ def _agent_command(domain: libvirt.virDomain, question: str, seconds: int) -> st
 class LibvirtHypervisor:
     """Implements ``port``, which has the rules, on the libvirtd at ``uri``.
 
-    ``run`` connects and reconnects; without a connection, methods raise ``Unavailable``. Methods for an active domain raise
-    ``DomainNotFound`` if it is missing, and ``OperationInvalid`` if it is inactive.
+    :meth:`run` connects and reconnects; without a connection, methods raise ``Unavailable``. Unless they say otherwise, methods with a
+    domain's name raise ``DomainNotFound`` if it is missing, and ``OperationInvalid`` if it is inactive.
     """
 
     def __init__(
@@ -144,7 +144,7 @@ class LibvirtHypervisor:
         return bool(libvirt.getVersion() >= PCI_PANIC_VERSION)
 
     async def run(self) -> None:
-        """Connect to libvirtd, and reconnect, until cancelled."""
+        """Connect to libvirtd, and reconnect, until cancelled. The object is then useless."""
         loop = asyncio.get_running_loop()
         eventloop.start()
         try:
@@ -171,7 +171,7 @@ class LibvirtHypervisor:
         await self._ready.wait()
 
     async def learn(self, capabilities: str) -> None:
-        """Give libvirtd the node's cache of the emulator's capabilities, if up to date."""
+        """Give libvirtd the node's cache of QEMU's capabilities, before the first domain. If it is outdated, libvirt probes QEMU now."""
         if (emulator := self._emulator) is None:
             return
 
@@ -184,11 +184,11 @@ class LibvirtHypervisor:
         await self._call("ask libvirtd for QEMU's capabilities", learn, None)
 
     def subscribe(self, callback: Callable[[], None]) -> None:
-        """Call ``callback`` after each change of a domain or the connection."""
+        """Have ``callback`` called in the event loop after each change of any domain or of the connection."""
         self._callbacks.append(callback)
 
     async def observe(self, name: str) -> Observation | None:
-        """Return the domain's state, or None without a domain."""
+        """Return the domain's state, active or not; None if there is no such domain."""
 
         def look(connection: libvirt.virConnect) -> Observation | None:
             domain = _lookup(connection, name)
@@ -221,14 +221,14 @@ class LibvirtHypervisor:
             return None
 
     async def describe(self, name: str) -> str:
-        """Return the domain's present XML."""
+        """Return the domain's present XML, active or not, without passwords."""
         return await self._call(f"describe domain {name}", lambda connection: str(connection.lookupByName(name).XMLDesc()))
 
     def _cause(self, name: str) -> str:
         return "panicked" if name in self._panicked else "watchdog" if name in self._powered_off else "crashed"
 
     async def create(self, name: str, xml: str, *, validate: bool = False) -> None:
-        """Define the domain and start it paused. Raises DomainExists."""
+        """Define the domain and start it paused. Raises DomainExists; after other errors, it is undefined again."""
 
         def create(connection: libvirt.virConnect) -> None:
             if _lookup(connection, name) is not None:
@@ -245,7 +245,7 @@ class LibvirtHypervisor:
         await self._call(f"start domain {name}", create)
 
     async def keep_secret(self, uuid: str, value: bytes, usage: Usage = "iscsi") -> None:
-        """Store or replace the secret with this UUID."""
+        """Store or replace the secret with this UUID in libvirtd, for domains with a disk that refers to it."""
 
         def keep(connection: libvirt.virConnect) -> None:
             connection.secretDefineXML(conversion.secret_xml(uuid, usage)).setValue(value)
@@ -253,7 +253,7 @@ class LibvirtHypervisor:
         await self._call(f"keep secret {uuid}", keep)
 
     async def resume(self, name: str) -> None:
-        """Start the guest's processors, or wake the guest."""
+        """Start the guest's processors, or wake a guest that suspended itself; does nothing if it runs."""
 
         def resume(connection: libvirt.virConnect) -> None:
             domain = connection.lookupByName(name)
@@ -268,7 +268,7 @@ class LibvirtHypervisor:
         await self._call(f"resume domain {name}", resume)
 
     async def suspend(self, name: str) -> None:
-        """Stop the guest's processors."""
+        """Stop the guest's processors; does nothing if it is paused."""
 
         def suspend(connection: libvirt.virConnect) -> None:
             domain = connection.lookupByName(name)
@@ -291,21 +291,21 @@ class LibvirtHypervisor:
         await self._call(f"reset domain {name}", reset)
 
     async def press_power_button(self, name: str, *, agent: bool = False) -> None:
-        """Request that the guest powers off, by ACPI or (``agent``) its guest agent."""
+        """Request that the guest powers off, by ACPI or (``agent``) its guest agent; the guest may ignore it."""
         flag = libvirt.VIR_DOMAIN_SHUTDOWN_GUEST_AGENT if agent else libvirt.VIR_DOMAIN_SHUTDOWN_ACPI_POWER_BTN
         if self._test_driver:
             flag = 0
         await self._call(f"shut down domain {name}", lambda connection: connection.lookupByName(name).shutdownFlags(flag))
 
     async def reboot(self, name: str, *, agent: bool = False) -> None:
-        """Request that the guest reboots, by ACPI or (``agent``) its guest agent."""
+        """Request that the guest reboots, by ACPI or (``agent``) its guest agent; the guest may ignore it."""
         flag = libvirt.VIR_DOMAIN_REBOOT_GUEST_AGENT if agent else libvirt.VIR_DOMAIN_REBOOT_ACPI_POWER_BTN
         if self._test_driver:
             flag = 0
         await self._call(f"reboot domain {name}", lambda connection: connection.lookupByName(name).reboot(flag))
 
     async def screenshot(self, name: str, limit: int) -> bytes:
-        """Return the first screen as PNG of at most ``limit`` bytes, or raise OperationInvalid."""
+        """Return the first screen as PNG. Raises OperationInvalid also if that takes more than ``limit`` bytes."""
 
         def take(connection: libvirt.virConnect) -> bytes:
             domain, stream = connection.lookupByName(name), connection.newStream()
@@ -328,7 +328,7 @@ class LibvirtHypervisor:
         await self._call(f"send domain {name} an NMI", lambda connection: connection.lookupByName(name).injectNMI())
 
     async def send_keys(self, name: str, codes: Sequence[int], hold_milliseconds: int) -> None:
-        """Press keys, by Linux's codes."""
+        """Press these keys together, by Linux's codes, for this time; returns when that has begun."""
 
         def send(connection: libvirt.virConnect) -> None:
             domain = connection.lookupByName(name)
@@ -337,7 +337,7 @@ class LibvirtHypervisor:
         await self._call(f"send keys to domain {name}", send)
 
     async def limit_disk(self, name: str, target: str, limits: Mapping[str, int]) -> None:
-        """Replace a disk's I/O limits."""
+        """Replace all I/O limits of the disk with this target name; 0 or missing: no limit."""
         doing, tune = f"limit disk {target} of domain {name}", conversion.io_tune(limits)
         await self._with_guest(doing, name, lambda domain: domain.setBlockIoTune(target, tune, libvirt.VIR_DOMAIN_AFFECT_LIVE))
 
@@ -352,7 +352,7 @@ class LibvirtHypervisor:
         await self._with_guest(f"add processors to domain {name}", name, add)
 
     async def request_memory(self, name: str, amount: int) -> None:
-        """Request that the guest has this many bytes of memory. Raises HypervisorError if it cannot."""
+        """Request that the guest has ``amount`` bytes of memory in all. Raises HypervisorError if it cannot; the guest may take time."""
 
         def request(domain: libvirt.virDomain) -> None:
             document = _document(domain)
@@ -361,7 +361,7 @@ class LibvirtHypervisor:
         await self._with_guest(f"request memory for domain {name}", name, request)
 
     async def resize_disk(self, name: str, target: str, size: int) -> None:
-        """Report to the guest that its disk has grown to ``size`` bytes."""
+        """Tell the guest that its disk has grown to ``size`` bytes, unless it knows of as many."""
 
         def resize(domain: libvirt.virDomain) -> None:
             if domain.blockInfo(target)[0] < size:
@@ -381,7 +381,7 @@ class LibvirtHypervisor:
         await self._with_guest(f"set the link of domain {name}", name, link)
 
     async def attach_disk(self, name: str, target: str, disk: str, controllers: Sequence[str] = ()) -> None:
-        """Attach a disk, unless the domain has ``target``."""
+        """Attach ``disk`` (XML), after those ``controllers`` (XML) that the domain lacks; does nothing if it has ``target``."""
 
         def attach(domain: libvirt.virDomain) -> None:
             document = _document(domain)
@@ -394,12 +394,15 @@ class LibvirtHypervisor:
         await self._with_guest(f"attach disk {target} to domain {name}", name, attach)
 
     async def detach_disk(self, name: str, target: str) -> bool:
-        """Ask the guest to release a disk; return whether it has."""
+        """Ask the guest to release a disk, and wait for some seconds; return whether the domain lacks it now: False: repeat."""
         doing = f"detach disk {target} from domain {name}"
         return await self._with_guest(doing, name, lambda domain: _detached(domain, conversion.disk_of, target))
 
     async def change_medium(self, name: str, target: str, disk: str) -> bool:
-        """Change a drive's medium; return False if the guest locks the tray. Raises OperationInvalid without that drive."""
+        """Give a drive the medium of ``disk`` (XML), or none; return False if the guest locks the tray.
+
+        True also if it has that medium already. Raises OperationInvalid without that drive.
+        """
 
         def change(domain: libvirt.virDomain) -> bool:
             document = _document(domain)
@@ -418,7 +421,7 @@ class LibvirtHypervisor:
         return await self._with_guest(f"change the medium of drive {target} of domain {name}", name, change)
 
     async def attach_interface(self, name: str, mac: str, interface: str) -> None:
-        """Attach an interface, unless the domain has one with this MAC address."""
+        """Attach ``interface`` (XML), unless the domain has one with this MAC address."""
 
         def attach(domain: libvirt.virDomain) -> None:
             if conversion.interface_of(_document(domain), mac) is None:
@@ -427,12 +430,12 @@ class LibvirtHypervisor:
         await self._with_guest(f"attach interface {mac} to domain {name}", name, attach)
 
     async def detach_interface(self, name: str, mac: str) -> bool:
-        """Ask the guest to release an interface; return whether it has."""
+        """Ask the guest to release an interface, and wait for some seconds; return whether the domain lacks it now."""
         doing = f"detach interface {mac} from domain {name}"
         return await self._with_guest(doing, name, lambda domain: _detached(domain, conversion.interface_of, mac))
 
     async def destroy(self, name: str) -> None:
-        """Power the domain off at once, if it runs."""
+        """Power the domain off at once; does nothing if it is inactive or missing."""
 
         def destroy(connection: libvirt.virConnect) -> None:
             domain = _lookup(connection, name)
@@ -446,7 +449,11 @@ class LibvirtHypervisor:
         await self._call(f"destroy domain {name}", destroy)
 
     async def migrate(self, name: str, *, libvirt_uri: str, data_uri: str, terms: Terms = NO_TERMS, disks: Disks = NO_DISKS) -> None:
-        """Migrate the domain live; it is then paused at the target. Raises MigrationFailed."""
+        """Migrate the domain live, without a time limit; it is then paused at the target.
+
+        Raises MigrationFailed for a failure of libvirt, QEMU or the way to the target. After errors, only :meth:`observe` tells where it
+        is.
+        """
 
         def migrate(connection: libvirt.virConnect) -> None:
             domain = connection.lookupByName(name)
@@ -470,12 +477,12 @@ class LibvirtHypervisor:
             raise MigrationFailed(str(error)) from error
 
     async def save(self, name: str, path: str) -> None:
-        """Write the domain's memory to a new file, and end the domain."""
+        """Write the domain's memory to a new file, and end the domain; no time limit. A failure may end the domain, too."""
         # with VIR_DOMAIN_SAVE_PAUSED, libvirt would leave the domain paused after a failure
         await self._with_guest(f"save domain {name}", name, lambda domain: domain.save(path), seconds=None)
 
     async def restore(self, name: str, path: str, xml: str) -> None:
-        """Start the domain, paused, from a file of :meth:`save`. Raises DomainExists."""
+        """Start the domain, paused, with ``xml`` from a file of :meth:`save`; no time limit. Raises DomainExists."""
 
         def restore(connection: libvirt.virConnect) -> None:
             if _lookup(connection, name) is not None:
@@ -494,14 +501,14 @@ class LibvirtHypervisor:
         await self._call(f"restore domain {name}", restore, seconds=None)
 
     async def abort_job(self, name: str) -> None:
-        """Abort the running migration or save, if any."""
+        """Abort the running migration or save; does nothing without one, or without the domain."""
         try:
             await self._call(f"abort the job of domain {name}", lambda connection: connection.lookupByName(name).abortJob())
         except (DomainNotFound, OperationInvalid):
             return
 
     async def progress(self, name: str, *, completed: bool = False) -> Progress | None:
-        """Return a migration's or save's statistics; None without one."""
+        """Return the running (or, once, the last completed) migration's or save's statistics; None without one."""
         flags = libvirt.VIR_DOMAIN_JOB_STATS_COMPLETED if completed else 0
         try:
             stats: dict[str, Any] = await self._call(
@@ -526,7 +533,10 @@ class LibvirtHypervisor:
         return await self._call(f"read the statistics of domain {name}", ask)
 
     async def ask_agent(self, name: str, command: str, arguments: Mapping[str, Any] | None = None, seconds: int = AGENT_SECONDS) -> object:
-        """Return the guest agent's answer to a command. Raises AgentSilent or AgentRefused."""
+        """Return the guest agent's answer to a command, an untrusted JSON value. One command is open at a time.
+
+        Raises AgentSilent, also while an earlier command is open, or AgentRefused, also for an invalid answer.
+        """
         limit = self._agent_call_seconds + max(0, seconds - AGENT_SECONDS)
         doing, connection = f"ask the guest agent of domain {name} for {command}", self._connection
         if connection is None:

@@ -98,7 +98,7 @@ def memory(domain: Element) -> Memory | None:
 
 
 def with_memory(domain: Element, amount: int) -> str:
-    """Return the XML of a domain's virtio-mem device that requests ``amount`` bytes of memory in all.
+    """Return the XML of a domain's virtio-mem device, changed in place, that requests ``amount`` bytes of memory in all.
 
     Raises:
         HypervisorError: the domain has no such device, or started with more memory.
@@ -121,7 +121,7 @@ def _memory_device(domain: Element) -> Element | None:
 
 
 def amount_of(element: Element | None) -> int:
-    """Return the bytes that an element gives, by default in KiB; 0 without the element."""
+    """Return the bytes that an element gives, in unit ``b`` or else in KiB; 0 without the element or a number."""
     text = "" if element is None else (element.text or "").strip()
     return int(text) * (1 if element is not None and element.get("unit") == "b" else 1024) if text.isdecimal() else 0
 
@@ -204,7 +204,7 @@ def io_tune(limits: Mapping[str, int]) -> dict[str, int]:
 
 
 def with_link(domain: Element, mac: str, *, up: bool) -> str | None:
-    """Return an interface's XML with link state ``up`` or down; None without that interface."""
+    """Return an interface's XML, changed in place, with link state ``up`` or down; None without that interface."""
     if (interface := _interface(domain, mac)) is None:
         return None
     for link in interface.findall("link"):

@@ -23,9 +23,9 @@ cgroup_controllers = []
 
 
 def qemu_conf(certificates: Path, *, hugepages: bool) -> str:
-    """Return ``qemu.conf``. Without privileges, libvirt uses only the given mount for huge pages, which must exist.
+    """Return the text of ``qemu.conf``; ``hugepages``: the pod has a mount of huge pages, the only one that libvirt may use.
 
-    The certificates' directory must exist when libvirtd starts; its files, when a domain has a disk that needs them.
+    ``certificates`` must exist when libvirtd starts; its files, when a domain has a disk that needs them.
     """
     pages = f'hugetlbfs_mount = "{layout.HUGEPAGES_DIRECTORY}"\n' if hugepages else ""
     return f'{QEMU_CONF}nbd_tls_x509_cert_dir = "{certificates}"\n{pages}'
@@ -33,7 +33,7 @@ def qemu_conf(certificates: Path, *, hugepages: bool) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Daemon:
-    """A libvirtd below ``directory``. Cache and logs are separate, because a guest can make them grow."""
+    """Files, environment and configuration of a libvirtd, which the caller starts. A guest can make ``cache``, which has the logs, grow."""
 
     directory: Path
     cache: Path

@@ -26,7 +26,7 @@ class DiskFaults:
         """Last report of an error, by domain and alias."""
 
     def take(self, domain: str, alias: str, reason: str, *, ignored: bool, now: float) -> bool:
-        """Record an error of a disk; return whether it is new, or was last reported ``NEWS_SECONDS`` ago.
+        """Record an error of a disk; return whether to report it: it is new, or was last reported at least ``NEWS_SECONDS`` ago.
 
         An empty ``alias``, of a disk unknown to libvirt, only returns False. ``ignored``: the guest saw a success. ``now`` is monotonic
         time in seconds.

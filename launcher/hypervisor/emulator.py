@@ -18,7 +18,7 @@ class Emulator:
     cache: Path
 
     def keep(self, capabilities: str) -> int:
-        """Write libvirt's cache before its first use; return the file's modification time in nanoseconds, 0 without ``capabilities``."""
+        """Write libvirt's cache before libvirt uses it; return its modification time in ns; without ``capabilities`` only return 0."""
         if not capabilities:
             return 0
         self.cache.parent.mkdir(parents=True, exist_ok=True)
@@ -26,5 +26,5 @@ class Emulator:
         return self.cache.stat().st_mtime_ns
 
     def has(self, written: int) -> bool:
-        """Return whether the cache still has this modification time: libvirt kept it."""
+        """Return whether the cache still has this modification time, from :meth:`keep`: libvirt found it up to date."""
         return self.cache.exists() and self.cache.stat().st_mtime_ns == written

@@ -31,7 +31,7 @@ SECONDS: Final = 60.0
 
 
 def write(directory: Path, virt_type: str) -> None:
-    """Replace the directory's files with libvirt's texts about guests of this type; if impossible, remove them and log why."""
+    """Replace this type's files in ``directory`` by libvirt's texts about such guests; if impossible, remove them and log why."""
     path = directory / f"{virt_type}.xml"
     earlier = path.read_text() if path.exists() else ""
     features = directory / "kvm.json" if virt_type == "kvm" else None
@@ -53,7 +53,7 @@ def write(directory: Path, virt_type: str) -> None:
 
 
 def _ask(virt_type: str, earlier: str) -> str:
-    """Return the output of ``capabilities``, run as in the pod of a guest of this type."""
+    """Return the output of ``capabilities``, run as a launcher pod's user, who gets access to KVM for ``kvm`` only."""
     if DEVICE.exists():
         DEVICE.chmod(0o666 if virt_type == "kvm" else 0)
     command = [sys.executable, "-m", "launcher.hypervisor.capabilities", virt_type]

@@ -19,7 +19,7 @@ class Occurrences:
         """Count and start of the last occurrence, by domain."""
 
     def take(self, domain: str, now: float) -> None:
-        """Count an event, unless it comes within ``TOGETHER_SECONDS`` of the last counted one; ``now`` is monotonic time in seconds."""
+        """Count an event at monotonic second ``now``, unless :meth:`expect` or a counted event was within ``TOGETHER_SECONDS`` before."""
         count, since = self._counted.get(domain, (0, float("-inf")))
         if now - since >= TOGETHER_SECONDS:
             self._counted[domain] = (count + 1, now)

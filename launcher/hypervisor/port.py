@@ -38,15 +38,15 @@ NO_SPACE: Final = "no space left"
 
 
 class HypervisorError(Exception):
-    """The hypervisor failed. The message is its own."""
+    """The hypervisor failed; base class of its other errors. The message has its words."""
 
 
 class Unavailable(HypervisorError):
-    """The hypervisor is not connected; it reconnects."""
+    """The hypervisor is not connected; it reconnects. The call may have had its effect."""
 
 
 class OperationTimeout(HypervisorError):
-    """The hypervisor did not answer in time."""
+    """The hypervisor did not answer in time; it may still carry the call out."""
 
 
 class DomainNotFound(HypervisorError):
@@ -58,7 +58,7 @@ class DomainExists(HypervisorError):
 
 
 class OperationInvalid(HypervisorError):
-    """Not possible in the domain's current state."""
+    """The call is not possible in the domain's current state, or unsupported."""
 
 
 class AgentSilent(OperationInvalid):
@@ -177,7 +177,7 @@ NO_TERMS: Final = Terms()
 
 @dataclass(frozen=True, slots=True)
 class Disks:
-    """The disks of a domain that migrates."""
+    """How a migration treats the domain's disks."""
 
     copied: tuple[str, ...] = ()
     """libvirt's target names (``vda``). Their files exist at the target, with the same size."""
@@ -196,7 +196,7 @@ NO_DISKS: Final = Disks()
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Statistics of the current or last migration."""
+    """Statistics of the current or last migration or save."""
 
     elapsed_milliseconds: int = 0
     memory_total_bytes: int = 0
@@ -226,13 +226,13 @@ class Hypervisor(Protocol):
         """Wait until the hypervisor can be used."""
 
     async def learn(self, capabilities: str) -> None:
-        """Have the hypervisor learn the emulator's capabilities, from the node's cache (``capabilities``) if that is up to date."""
+        """Give the hypervisor the node's cache of QEMU's capabilities, before the first domain. If it is outdated, QEMU is probed now."""
 
     def subscribe(self, callback: Callable[[], None]) -> None:
-        """Call ``callback`` after each change of a domain or the connection."""
+        """Have ``callback`` called in the event loop after each change of any domain or of the connection."""
 
     async def observe(self, name: str) -> Observation | None:
-        """Return the domain's state, or None without a domain."""
+        """Return the domain's state, active or not; None if there is no such domain."""
 
     async def describe(self, name: str) -> str:
         """Return the domain's present XML, without passwords."""
@@ -248,28 +248,28 @@ class Hypervisor(Protocol):
         """Store or replace the secret with this UUID, to which domain XML refers. It stays in memory, and no client can read it."""
 
     async def resume(self, name: str) -> None:
-        """Start the guest's processors, or wake a guest that suspended itself."""
+        """Start the guest's processors after any pause, also of a guest that suspended itself. Idempotent."""
 
     async def suspend(self, name: str) -> None:
-        """Stop the guest's processors."""
+        """Stop the guest's processors. Idempotent."""
 
     async def reset(self, name: str) -> None:
-        """Reset the machine at once."""
+        """Reset the machine at once, without counting a reboot. Raises OperationInvalid if the guest suspended itself to memory."""
 
     async def press_power_button(self, name: str, *, agent: bool = False) -> None:
-        """Request that the guest powers off, by ACPI or (``agent``) its guest agent."""
+        """Request that the guest powers off, by ACPI or (``agent``) its guest agent; the guest may ignore it."""
 
     async def reboot(self, name: str, *, agent: bool = False) -> None:
-        """Request that the guest reboots, by ACPI or (``agent``) its guest agent."""
+        """Request that the guest reboots, by ACPI or (``agent``) its guest agent; the guest may ignore it."""
 
     async def screenshot(self, name: str, limit: int) -> bytes:
-        """Return the first screen as PNG of at most ``limit`` bytes, or raise OperationInvalid."""
+        """Return the first screen as PNG. Raises OperationInvalid also if that takes more than ``limit`` bytes."""
 
     async def inject_nmi(self, name: str) -> None:
         """Send a non-maskable interrupt to the processors."""
 
     async def send_keys(self, name: str, codes: Sequence[int], hold_milliseconds: int) -> None:
-        """Press keys, by Linux's codes, and release them after ``hold_milliseconds``."""
+        """Press these keys together, by Linux's codes, for ``hold_milliseconds``; returns when that has begun."""
 
     async def limit_disk(self, name: str, target: str, limits: Mapping[str, int]) -> None:
         """Replace the I/O limits of a running domain's disk, by target name; missing ones are removed."""
@@ -297,7 +297,7 @@ class Hypervisor(Protocol):
         """Ask the guest to release a disk, and wait for some seconds; return whether the domain lacks it."""
 
     async def change_medium(self, name: str, target: str, disk: str) -> bool:
-        """Give a running drive its new XML, ``disk``, with another medium or none. Return False, unchanged, if the guest locks the tray.
+        """Give a drive the medium in ``disk``, its new XML, or none. Return False, with nothing changed, if the guest locks the tray.
 
         Raises OperationInvalid without that drive.
         """
@@ -306,10 +306,10 @@ class Hypervisor(Protocol):
         """Give the running domain an interface, by its XML, unless it has one with this MAC address."""
 
     async def detach_interface(self, name: str, mac: str) -> bool:
-        """Ask the guest to release an interface; return whether the domain lacks it."""
+        """Ask the guest to release an interface, and wait for some seconds; return whether the domain lacks it."""
 
     async def destroy(self, name: str) -> None:
-        """Power the domain off at once, if it runs."""
+        """Power the domain off at once; does nothing if it is inactive or missing."""
 
     async def migrate(self, name: str, *, libvirt_uri: str, data_uri: str, terms: Terms = NO_TERMS, disks: Disks = NO_DISKS) -> None:
         """Migrate the domain live to the libvirtd at ``libvirt_uri``, the memory through ``data_uri``; it is then paused there.
@@ -318,16 +318,16 @@ class Hypervisor(Protocol):
         """
 
     async def save(self, name: str, path: str) -> None:
-        """Write the domain's memory and devices to a new file, and end the domain."""
+        """Write the domain's memory and devices to a new file, and end the domain. A failure may end the domain, too."""
 
     async def restore(self, name: str, path: str, xml: str) -> None:
         """Start the domain from a file of ``save``, paused, with this XML. Raises DomainExists."""
 
     async def abort_job(self, name: str) -> None:
-        """Abort the running migration or save, if any."""
+        """Abort the running migration or save; does nothing without one."""
 
     async def progress(self, name: str, *, completed: bool = False) -> Progress | None:
-        """Return the statistics of the running (or completed) migration or save; None without one."""
+        """Return the statistics of the running (or, once, the last completed) migration or save; None without one."""
 
     async def statistics(self, name: str) -> Mapping[str, object]:
         """Return libvirt's statistics of an active domain by their names, such as ``cpu.time``, without waiting for its monitor."""

@@ -78,7 +78,7 @@ def _pseudo_header(source: bytes, destination: bytes, protocol: int, length: int
 
 
 def names(domains: tuple[str, ...], room: int) -> bytes:
-    """Return uncompressed DNS names (RFC 8106, section 5.2; RFC 8415, section 10), as many as fit into ``room``."""
+    """Return the first of these DNS names, as many as fit into ``room`` bytes, uncompressed (RFC 8106, section 5.2)."""
     found = b""
     for domain in domains:
         labels = [label.encode() for label in domain.lower().split(".")]

@@ -72,7 +72,7 @@ class Server:
         self._close()
 
     def serve(self, machine: messages.Machine) -> None:
-        """Answer the guest if its pod has IPv6 and it has an interface on the pod's network, else stop.
+        """Answer the guest if its pod has IPv6 and it has an interface on the pod's network, else stop; keep an earlier call's settings.
 
         Raises:
             OSError: virt-handler has not prepared the pod's network.

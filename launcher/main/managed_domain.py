@@ -160,7 +160,7 @@ class ManagedDomain:
                 task.cancel()
 
     def terminate(self) -> None:
-        """Handle SIGTERM: power the guest off within its grace period and end; at once if it never ran."""
+        """Handle SIGTERM: begin to power the guest off within its grace period, or to end at once if it never ran."""
         now = self._record.known
         match power_off.termination(now):
             case Termination.ABANDON:

@@ -42,7 +42,7 @@ M = TypeVar("M")
 
 
 class ProtocolError(Exception):
-    """The peer, or the caller, broke a rule of the protocol. The connection cannot be used any more."""
+    """The peer broke a rule, and the connection must end; or our message cannot be encoded, and is not sent."""
 
 
 class OtherProtocol(ProtocolError):
@@ -50,7 +50,7 @@ class OtherProtocol(ProtocolError):
 
 
 class Receiver(Generic[M]):
-    """Splits a byte stream into messages, one per line of at most ``limit`` bytes."""
+    """Converts a byte stream to messages by ``decode``, one per line of at most ``limit`` bytes."""
 
     def __init__(self, decode: Callable[[bytes], M], limit: int = MAX_LINE_BYTES) -> None:
         self._decode = decode
@@ -63,7 +63,7 @@ class Receiver(Generic[M]):
         """Return the messages that ``data`` completes, in order.
 
         Raises:
-            ProtocolError: for an invalid message, and for each later call.
+            ProtocolError: for an invalid message, with the loss of valid ones before it in ``data``, and for each later call.
         """
         if self._broken is not None:
             raise self._broken
@@ -76,7 +76,7 @@ class Receiver(Generic[M]):
             raise
 
     def close(self) -> None:
-        """Handle the connection's end; raise ProtocolError in the middle of a line."""
+        """Raise ProtocolError if the connection, which has ended, did so in the middle of a line."""
         if self._buffer:
             raise ProtocolError(f"the connection was closed inside a message, after {len(self._buffer)} bytes of it")
 
@@ -106,7 +106,7 @@ def replies() -> Receiver[messages.FromLauncher]:
 
 
 def encode(message: messages.FromHandler | messages.FromLauncher) -> bytes:
-    """Return the line for a message, or raise ProtocolError if too long."""
+    """Return the line for a message, with its end. Raises ProtocolError if it is too long, or cannot be JSON."""
     if isinstance(message, messages.Call):
         document = {"type": type(message.request).__name__, "id": message.id, "body": asdict(message.request)}
     else:
@@ -159,7 +159,10 @@ def _held(value: Any) -> int:  # noqa: ANN401  # as in _checked
 
 
 def _check_version(hello: object) -> None:
-    """Check the version before the rest of a Hello, which another version may change. The default is 0. Raises OtherProtocol."""
+    """Raise OtherProtocol for a Hello of a version that we do not support; a missing version is 0, and one of another type passes.
+
+    The rest of such a Hello may differ, so this comes before its check.
+    """
     version = hello.get("protocol", 0) if isinstance(hello, dict) else None
     if type(version) is not int or version in messages.SPOKEN:
         return  # the type check follows
@@ -171,7 +174,7 @@ def _check_version(hello: object) -> None:
 
 
 def read(kind: type[M], value: object, path: str) -> M:
-    """Return plain JSON as a dataclass ``kind``, or raise ProtocolError; ``path`` names the value in errors."""
+    """Return parsed JSON as an instance of the dataclass ``kind``; ``path`` names the value in errors. Raises ProtocolError."""
     found: M = _checked(kind, value, path)
     return found
 

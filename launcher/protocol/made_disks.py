@@ -26,7 +26,7 @@ UNSENT: Final = "the disks that were made in the guest's pod did not reach the t
 
 @dataclass(frozen=True, slots=True)
 class MadeDisk:
-    """A disk's name, size and digest."""
+    """A disk's name, size in bytes, and digest in hexadecimal."""
 
     name: str
     size: int
@@ -35,7 +35,7 @@ class MadeDisk:
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """Announces the made disks that follow."""
+    """The source's first line: announces the made disks that it sends next, in this order."""
 
     disks: tuple[MadeDisk, ...]
 
@@ -60,7 +60,7 @@ def decode(line: bytes) -> Offer:
 
 
 def unsuitable(offer: Offer, names: Collection[str]) -> str:
-    """Return why an offer has not exactly these disks, of possible sizes; empty if it has."""
+    """Return why an offer does not have exactly the disks ``names``, each of 1 to ``MAX_DISK_BYTES`` bytes; empty if it does."""
     if sorted(each.name for each in offer.disks) != sorted(names):
         return "they are not the disks of this machine"
     large = [each.name for each in offer.disks if not 0 < each.size <= MAX_DISK_BYTES]
@@ -68,7 +68,7 @@ def unsuitable(offer: Offer, names: Collection[str]) -> str:
 
 
 def refusal(why: str) -> bytes:
-    """Return the target's answer that refuses the disks."""
+    """Return the target's answer that refuses the disks: one line with the reason, shortened."""
     return b"no " + "".join(each for each in why if each.isprintable()).encode()[: MAX_ANSWER_BYTES - 8] + b"\n"
 
 

@@ -90,7 +90,7 @@ class Lease:
 
 @dataclass(frozen=True, slots=True)
 class Lease6:
-    """Settings for router advertisements and DHCPv6."""
+    """IPv6 settings that virt-launcher gives a guest by router advertisements and DHCPv6."""
 
     address: str
     """With the prefix length of the link's network: fd00:10:244::7/64."""
@@ -155,7 +155,7 @@ class Machine:
 class Import:
     """Imports images into claims that have none (``source.import``). It precedes all other requests.
 
-    Answered when all images exist. Until then it is refused with ``NotReady`` and continues; ``Status.imports`` has the progress.
+    Refused with ``NotReady`` until all images exist: repeat it. The import continues meanwhile; ``Status.imports`` has the progress.
     """
 
     machine: Machine
@@ -164,7 +164,7 @@ class Import:
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """A suspended guest's memory."""
+    """A file with a suspended guest's memory."""
 
     id: str
     """Of the operation that saved it; also its file's name."""
@@ -666,7 +666,7 @@ class Hello:
 
 @dataclass(frozen=True, slots=True)
 class StatusChanged:
-    """The newest status."""
+    """The complete status after a change; virt-launcher sends it without a request."""
 
     status: Status
 
@@ -690,7 +690,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """The request was carried out, or begun if it says so, with this status."""
+    """Answer to a request that was carried out, or has begun (see its type), with the status afterwards."""
 
     id: int
     status: Status

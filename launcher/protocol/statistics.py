@@ -33,12 +33,12 @@ Statistics = Mapping[str, int | str]
 
 
 def encoded(found: Mapping[str, object]) -> str:
-    """Return libvirt's statistics as text for virt-handler."""
+    """Return libvirt's statistics as JSON for virt-handler, only those that :data:`KEPT` allows."""
     return json.dumps(_sound(found), separators=(",", ":"))
 
 
 def decoded(text: str) -> Statistics:
-    """Return the statistics in an untrusted text, without invalid names and values.
+    """Return the statistics in an untrusted text; invalid names and values are left out.
 
     Raises:
         ValueError: it is not a JSON object.

@@ -92,9 +92,9 @@ class Agent:
             await asyncio.sleep(self._times.agent_pause)
 
     async def read(self, names: Mapping[str, str]) -> str:
-        """Return all answers as JSON of :mod:`apiserver.apis.virt.spec.guestinfo`; ``names``: interfaces' by MAC address.
+        """Return all answers as JSON of :mod:`apiserver.apis.virt.spec.guestinfo`. Raises RequestRefused.
 
-        Raises RequestRefused.
+        ``names`` has the names of the machine's interfaces by MAC address.
         """
         async with self._reading() as domain:
             info = await self._all(domain)
@@ -102,7 +102,7 @@ class Agent:
         return json.dumps(guestinfo.fitted(info), ensure_ascii=False)
 
     async def ping(self) -> str:
-        """Ping the guest agent; return an empty JSON object. Raises RequestRefused."""
+        """Ping the guest agent, even with frozen file systems; return an empty JSON object. Raises RequestRefused."""
         async with self._reading(anyway=self._frozen()) as domain:
             await self._hypervisor.ask_agent(domain, "guest-ping")
         return "{}"

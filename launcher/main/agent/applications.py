@@ -29,10 +29,10 @@ class NotListed(Exception):
 
 
 async def listed(ask: Ask, times: Times = TIMES) -> list[Object]:
-    """Return name and version of the guest's packages. Raises HypervisorError.
+    """Return name and version of the guest's packages, at most ``agent_answers.MAX_LINES``. Raises HypervisorError.
 
     Raises:
-        NotListed: the guest has none of the package managers, or its agent runs no commands.
+        NotListed: the agent cannot run a known package manager, or that failed or took too long.
     """
     reasons = []
     for path, arguments in COMMANDS.items():

@@ -63,7 +63,7 @@ def is_due(state: KeysState, versions: Mapping[int, str], now: float) -> bool:
 
 
 class AuthorizedKeys:
-    """Keeps the guest users' keys equal to the Secrets."""
+    """Replaces the keys of the guest's users by those in the Secrets that name them, whenever these change."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class AuthorizedKeys:
         reported: Callable[[messages.AuthorizedKeysStatus], None],
         times: Times = TIMES,
     ) -> None:
-        """Store the settings; ``reported`` gets the result."""
+        """Store the settings; ``reported`` gets the result of each attempt."""
         self._times = times
         self._agent = agent
         self._machine = machine

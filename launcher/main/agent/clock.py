@@ -20,7 +20,7 @@ COMMAND: Final = "guest-set-time"
 
 
 class GuestClock:
-    """Sets the guest's clock once after each request, as soon as an agent is connected."""
+    """Sets the guest's clock after a request, once an agent is connected; gives up after ``Times.clock_limit``."""
 
     def __init__(self, agent: Agent, times: Times = TIMES, now: Callable[[], int] = time.time_ns) -> None:
         self._agent = agent

@@ -28,7 +28,7 @@ _OF_AGENT: Final = (
 
 
 async def set_password(agent: Agent, request: messages.SetPassword) -> None:
-    """Set the password of a user in the guest. After RequestRefused, it may be set anyway."""
+    """Set the password of a user in the guest. Raises RequestRefused; the password may be set anyway."""
     encoded = base64.b64encode(request.password.encode()).decode()
     arguments = {"username": request.user, "password": encoded, "crypted": request.encrypted}
     try:

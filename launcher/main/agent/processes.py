@@ -15,7 +15,7 @@ Ask = Callable[[str, Mapping[str, Any]], Awaitable[object]]
 
 
 async def report(ask: Ask, pid: int, seconds: float, look: float) -> Mapping[str, Any] | None:
-    """Return the agent's report of a command that ended, or None if it still runs after ``seconds``. Raises as ``ask``.
+    """Return the agent's report of the guest's process ``pid`` after its end; None if it still runs after ``seconds``. Raises as ``ask``.
 
     ``look``: seconds between questions; None may come up to this much earlier.
     """

@@ -21,7 +21,7 @@ MAX_LINES: Final = 2048
 
 
 def items(value: object) -> list[Mapping[str, Any]]:
-    """Return the objects among a list's first elements; none for other values."""
+    """Return the objects among the first ``MAX_LOOKED_AT`` elements of a list; none for other values."""
     return [each for each in value[:MAX_LOOKED_AT] if isinstance(each, dict)] if isinstance(value, list) else []
 
 
@@ -65,14 +65,14 @@ def timezone(value: object) -> Object:
 
 
 def users(value: object) -> list[Object]:
-    """Return the users who are logged in to the guest."""
+    """Return the users logged in to the guest, from the agent's answer."""
     return [
         {"userName": each.get("user"), "domain": each.get("domain"), "loginTime": _moment(each.get("login-time"))} for each in items(value)
     ]
 
 
 def filesystems(value: object) -> list[Object]:
-    """Return the guest's mounted file systems."""
+    """Return the guest's mounted file systems, from the agent's answer."""
     return [
         {
             "name": each.get("name"),
@@ -89,7 +89,7 @@ def filesystems(value: object) -> list[Object]:
 
 
 def interfaces(value: object) -> list[Object]:
-    """Return the network interfaces without loopback, each with its addresses for other hosts, IPv4 first."""
+    """Return the interfaces in the agent's answer without loopback, each with its addresses for other hosts, IPv4 first."""
     return [
         {
             "device": each.get("name"),
@@ -102,7 +102,7 @@ def interfaces(value: object) -> list[Object]:
 
 
 def named(info: Object, names: Mapping[str, str]) -> Object:
-    """Return the information, whose interfaces also have their names in the machine, from ``names`` by MAC address."""
+    """Return the information; interfaces get their names in the machine, which ``names`` has by MAC address."""
     if not info.get("interfaces"):
         return info
     found = [{**({"name": names[each["mac"]]} if each.get("mac") in names else {}), **each} for each in info["interfaces"]]

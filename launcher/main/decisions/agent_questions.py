@@ -33,7 +33,7 @@ def turn(domain: Observation | None, *, stopping: bool, frozen: bool = False) ->
 
 
 def why_unavailable(domain: Observation | None, *, stopping: bool, frozen: bool = False) -> str:
-    """Return why a domain's agent is unavailable; else empty."""
+    """Return why a domain's agent is unavailable; empty if it is available."""
     if domain is None or not domain.active:
         return "the guest is not running"
     if stopping:

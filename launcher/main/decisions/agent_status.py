@@ -34,5 +34,5 @@ def interfaces_of(told: Object, names: Mapping[str, str]) -> tuple[messages.Inte
 
 
 def names_of(machine: messages.Machine | None) -> Mapping[str, str]:
-    """Return the names of a machine's interfaces by their MAC addresses."""
+    """Return the names of a machine's interfaces by their MAC addresses in lower case."""
     return {interface.mac.lower(): interface.name for interface in machine.interfaces} if machine else {}

@@ -35,7 +35,10 @@ def _settings(machine: messages.Machine, seen: Observation) -> Iterator[messages
 
 
 def setting_of(what: messages.LiveChange, device: Device) -> str | None:
-    """Return a setting of a domain's device as ``live_changes.values`` writes it; None if the device lacks it."""
+    """Return a setting of a domain's device as ``live_changes.values`` writes it; None if the device lacks it.
+
+    Also None for processors, memory and a disk's size, which this does not read from a device.
+    """
     match what:
         case "disk.ioTune":
             return disk_io_tune.text(dict(device.limits)) if device.kind == "disk" else None
@@ -46,7 +49,7 @@ def setting_of(what: messages.LiveChange, device: Device) -> str | None:
 
 
 def device_of(machine: messages.Machine, found: Iterable[Device], request: messages.Change) -> Device | None:
-    """Return the domain's device with the setting that a request names, or None."""
+    """Return the domain's device with the requested I/O limits or link state; None without it, or if the request names another setting."""
     named = machines.named(machine, found)
     return next((each for each, name in named if name == request.name and setting_of(request.what, each) is not None), None)
 
@@ -65,5 +68,5 @@ def machine_with(machine: messages.Machine | None, request: messages.Change) -> 
 
 
 def value_in(machine: messages.Machine, change: Change) -> str:
-    """Return a setting's value, as text, in a machine's specification."""
+    """Return a setting's value, as text, in a machine's specification. Raises KeyError without it."""
     return live_changes.values(machine.domain)[change]

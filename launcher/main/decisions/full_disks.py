@@ -138,7 +138,7 @@ def outcome(
 ) -> tuple[Tracked, tuple[messages.DiskFault, ...], bool]:
     """Return the next Tracked, the disk errors to report, and whether to suggest a resume.
 
-    ``tracked`` has this check's tries. ``stands``: only full disks still pause the guest.
+    Before the call, put the result of :func:`next_tries` into ``tracked``. ``stands``: only full disks still pause the guest.
     """
     full = full_since(tracked.full, found.faults, free, now)
     offer = stands and not tracked.tries.offered and is_worth_a_try(tracked.tries, now, found.stopping, free)

@@ -77,7 +77,7 @@ class Known:
 
     @property
     def serial_ports(self) -> int:
-        """Return the number of serial ports."""
+        """Return the number of the machine's serial ports; 0 without a machine."""
         return len(consoles.defaulted(self.machine.domain)) if self.machine is not None else 0
 
 
@@ -151,7 +151,10 @@ def with_log(known: Known, log: tuple[str, ...]) -> Known:
 
 
 def observed(known: Known, seen: Observation | None, now: float) -> Known:
-    """Return the state after an observation of the domain; None: it does not exist."""
+    """Return the state after an observation of the domain; None: it does not exist. After the run's end, nothing changes.
+
+    The end of a started domain ends the run, unless it migrates away or is being saved.
+    """
     if known.ended:
         return known
     known = dataclasses.replace(known, domain=seen)
@@ -315,7 +318,7 @@ def saved(known: Known, message: str, now: float) -> Known:
 
 
 def with_migration(known: Known, changed: messages.MigrationStatus) -> Known:
-    """Return the state with this changed migration; a domain that was released here belongs to the pod."""
+    """Return the state with this migration added or replaced; a domain that was released here belongs to the pod."""
     known = with_status(known, migrations=life.with_migration(known.status.migrations, changed))
     return set_running(created(known)) if (changed.direction, changed.state) == ("incoming", "succeeded") else known
 

@@ -128,7 +128,7 @@ def _powered_off(run: Run) -> str:
 
 
 def fault_of(domain: Observation, names: Mapping[str, str]) -> str:
-    """Return a text for users with the errors of a domain's disks; ``names``: the disks', by libvirt's."""
+    """Return a text for users with the disk errors that paused a domain; ``names`` has the disks' names by libvirt's."""
     return "; ".join(f"disk {names.get(disk, disk)!r}: {error}" for disk, error in domain.disk_errors)
 
 
@@ -158,7 +158,6 @@ def last_lines(data: bytes) -> tuple[str, ...]:
 
 
 def _ours(line: str) -> bool:
-    """Return whether libvirt wrote the line; those of command line and environment end in a backslash."""
     return line.endswith("\\") or "starting up libvirt version" in line or line.startswith(("char device redirected", "-msg timestamp"))
 
 

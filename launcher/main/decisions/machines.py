@@ -52,7 +52,7 @@ def must_pause_to_move(machine: messages.Machine) -> bool:
 
 
 def cpu_model(machine: messages.Machine | None) -> str:
-    """Return the domain's CPU model; empty if the author's XML has it."""
+    """Return the domain's CPU model; empty without a machine, or if its author's XML has it."""
     return "" if machine is None or machine.domain_xml else cpu.model(machine.domain)
 
 

@@ -55,7 +55,10 @@ def alone(machine: messages.Machine, name: str) -> dict[str, Any]:
 
 
 def plugged(machine: messages.Machine, name: str, found: Mapping[str, Found]) -> Plugged:
-    """Return target name and XML of the machine's disk of this name, and its controllers' XML, or raise InvalidSpecification."""
+    """Return target name and XML of the machine's disk of this name, and its controllers' XML. Raises InvalidSpecification.
+
+    ``machine.targets`` must have the disk.
+    """
     definition = Definition(
         machine.namespace, machine.name, machine.uid, alone(machine, name), machine.accelerator, found=found, targets=machine.targets
     )

@@ -71,7 +71,7 @@ def require_guest_that_stays(known: Known, doing: str) -> None:
 
 
 def is_to_operate(known: Known, request: messages.Operate) -> bool:
-    """Return whether to carry out an operation; False if that was done, with any result.
+    """Return whether to carry out an operation; False if it began before: it may still run, or have failed.
 
     Raises RequestRefused if no guest stays here, it shuts down, or the operation may have been carried out long ago.
     """

@@ -29,7 +29,7 @@ def create(
     device_size: Callable[[Origin], int | None] = files.device_size,
     file_system: Callable[[int], os.statvfs_result] = os.fstatvfs,
 ) -> None:
-    """Create the missing disks of ``spec.domain``, and check the size of block devices.
+    """Create the missing disks that have ``source.create``, and check the size of their block devices.
 
     Raises files.NoRoom if a claim has too little room, which may change; files.ImagesMissing if another pod is creating the disk;
     files.DiskUnusable if the file system cannot hold such a file.
@@ -98,7 +98,6 @@ def _lock(file: int, origin: Origin) -> None:
 
 
 def _remove(file: int, directory: int) -> None:
-    """Remove a file, unless its name already belongs to another one."""
     named = os.stat(PARTIAL, dir_fd=directory, follow_symlinks=False)
     if os.path.samestat(named, os.fstat(file)):
         os.unlink(PARTIAL, dir_fd=directory)

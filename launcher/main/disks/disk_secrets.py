@@ -84,7 +84,7 @@ async def keep(hypervisor: Hypervisor, specification: Mapping[str, Any]) -> None
 
 
 def revealed(xml: str, found: Iterable[Login]) -> str:
-    """Return the XML with the users' names, for libvirt only."""
+    """Return our XML with the logins' user names inserted, for libvirt only."""
     users = {each.uuid: each.user for each in found if each.user}
     if not users:
         return xml

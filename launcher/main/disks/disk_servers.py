@@ -91,7 +91,7 @@ def without_listener(sockets: Mapping[str, str], network: Network) -> tuple[str,
 
 
 async def without_answer(endpoints: Endpoints, network: Network) -> tuple[str, ...]:
-    """Return the names of disks without an answering server."""
+    """Return the names of the disks with no answering server at any of their addresses."""
     async with asyncio.TaskGroup() as group:
         tasks = {name: group.create_task(_any_answers(each, network)) for name, each in endpoints.items()}
     return tuple(name for name, task in tasks.items() if not task.result())

@@ -48,9 +48,10 @@ def alignment(file: Path, reads: Callable[[int, mmap.mmap, int], bool] = _reads)
 
 
 def prepare(specification: Mapping[str, Any], unit_of: Callable[[Path], int] = alignment) -> None:
-    """Open each existing disk file of a claim or node, and grow it to whole O_DIRECT units and to ``source.create.size``.
+    """Check access to the disk files in claims and of nodes; grow those that the guest writes to O_DIRECT units and ``source.create.size``.
 
-    Raises files.NoRoom if a claim has too little room, which may change; files.DiskUnusable if virt-launcher may not read or write a file.
+    Missing files are ignored. Raises files.NoRoom if a claim has too little room, which may change; files.DiskUnusable if virt-launcher may
+    not read, write or grow a file.
     """
     for origin in origins(specification):
         if not (origin.image or origin.network or origin.empty or origin.blank):
@@ -58,7 +59,7 @@ def prepare(specification: Mapping[str, Any], unit_of: Callable[[Path], int] = a
 
 
 def size_of(specification: Mapping[str, Any]) -> int:
-    """Return the file's bytes or block device in the claim of the specification's only disk. Raises OSError."""
+    """Return the bytes of the file or block device in the claim of the specification's only disk. Raises OSError."""
     (origin,) = origins(specification)
     device = files.device_size(origin)
     return Path(origin.path, layout.DISK_IMAGE).stat().st_size if device is None else device

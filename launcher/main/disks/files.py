@@ -146,7 +146,6 @@ def device_size(origin: Origin) -> int | None:
 
 
 def _is_absent(path: Path) -> bool:
-    """Return whether nothing is at ``path``; False also if its directory is unsearchable."""
     try:
         path.lstat()
     except FileNotFoundError:

@@ -76,7 +76,6 @@ async def _prepare_tpm(children: Children, place: Path, kept: Path | None) -> No
 
 
 def _is_made(place: Path, kept: Path | None) -> bool:
-    """Return whether a valid TPM exists, else create an empty directory for it. With ``kept``, libvirt's ``place`` becomes a link to it."""
     place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     directory = place if kept is None else kept
     if kept is not None:

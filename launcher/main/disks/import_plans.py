@@ -47,7 +47,7 @@ def missing(domain: Mapping[str, Any], directories: Directories) -> dict[str, by
 def plan(disk: Mapping[str, Any], given: Mapping[str, Any], directories: Directories, **place: str) -> bytes:
     """Return the importer's input for a disk, as ``importer.plan`` reads it.
 
-    ``given`` is the disk's ``source.import``, ``place`` the directory or device of its claim.
+    ``given`` is the disk's ``source.import``, ``place`` its claim's mount: either ``directory`` or ``device``.
     """
     document: dict[str, Any] = {**place, "source": dict(given), "size": disk_imports.size(given)}
     if disk_imports.secret(disk):
@@ -58,7 +58,6 @@ def plan(disk: Mapping[str, Any], given: Mapping[str, Any], directories: Directo
 
 
 def _is_due(device: Path) -> bool:
-    """Return whether a block device is empty, or unreadable, which the importer reports."""
     try:
         with device.open("rb", buffering=0) as opened:
             return disk_imports.is_due(opened.read(disk_imports.HEAD_BYTES))

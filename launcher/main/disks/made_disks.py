@@ -55,7 +55,7 @@ class _Image:
 
 
 def names(specification: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the names of the disks in ``spec.domain`` whose images are made in the pod."""
+    """Return the names of the disks in ``spec.domain`` that are made in the pod."""
     return tuple(str(each["name"]) for each in disks.defaulted(specification) if each.get("type") in cloud_init.MADE)
 
 
@@ -80,13 +80,13 @@ def _partial(name: str) -> Path:
 
 
 async def make(children: Children, machine: messages.Machine, *, may_come: bool = False) -> None:
-    """Make the images of the made disks, one after the other. ``may_come``: a migration's source may send those that cannot be made.
+    """Make the images of the made disks. ``may_come``: skip invalid ones, because a migration's source may send them.
 
     Raises:
         SourceUnusable: a Secret or ConfigMap is invalid.
         InvalidSpecification: the specification or a Secret's content is invalid.
         launcher.main.programs.children.CommandFailed: xorriso failed.
-        OSError: there is no room.
+        OSError: a file cannot be written.
     """
     for position, disk in enumerate(disks.defaulted(machine.domain)):
         if disk.get("type") not in cloud_init.MADE:

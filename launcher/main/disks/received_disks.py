@@ -32,7 +32,7 @@ class ReceivedDisks:
         self._turn = asyncio.Lock()
 
     async def listen(self) -> asyncio.Server:
-        """Return a server that takes the made disks of a migration's source. Raises OSError."""
+        """Begin to take the made disks of a migration's source; return the server, which the caller closes. Raises OSError."""
         path = Path(layout.RUN_DIRECTORY, layout.MIGRATION_MADE_DISKS_SOCKET)
         await asyncio.to_thread(path.unlink, missing_ok=True)
         return await asyncio.start_unix_server(self._serve, path, limit=MAX_LINE_BYTES)

@@ -72,7 +72,7 @@ PLACES: Final = Places(Path(layout.MANAGED_SAVE_DIRECTORY), Path(layout.RUN_DIRE
 
 
 def make_room(uid: str, needed_bytes: int, root: Path, statvfs: Callable[[Path], os.statvfs_result] = os.statvfs) -> Path:
-    """Delete the machine's images, and return their directory if it has room for a new one. Raises OSError.
+    """Delete the machine's images in any case; return their directory if it has room for a new one. Raises OSError.
 
     Raises:
         ImageUnusable: there is too little room, or the directory is another user's.
@@ -137,13 +137,13 @@ def checked(uid: str, image_id: str, digest: str, root: Path) -> tuple[Path, str
 
 
 def mark_used(image: Path) -> None:
-    """Rename the image, durably, so that no guest is resumed from it again."""
+    """Rename the image to its mark of use, durably, so that no guest is resumed from it again."""
     image.rename(image.with_suffix(USED))
     _sync(image.parent)
 
 
 def free(image: Path) -> None:
-    """Delete a used image's disks and memory; its mark stays."""
+    """Delete the disks and the memory of an image that :func:`mark_used` marked; the mark stays."""
     image.with_suffix(DISKS).unlink(missing_ok=True)
     os.truncate(image.with_suffix(USED), 0)
 
@@ -158,7 +158,10 @@ def _directory(uid: str, root: Path) -> Path:
 
 
 def open_own(path: Path) -> int:
-    """Return a descriptor of a file that others may have replaced. Raises ImageUnusable if it is not this user's own file, and OSError."""
+    """Return a descriptor (read and write), which the caller closes, of a file that others may have replaced.
+
+    Raises ImageUnusable if it is not this user's own file, and OSError.
+    """
     descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     found = os.fstat(descriptor)
     if not stat.S_ISREG(found.st_mode) or found.st_nlink != 1 or found.st_uid != os.geteuid():

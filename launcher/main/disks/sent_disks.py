@@ -14,7 +14,7 @@ from launcher.protocol.made_disks import MAX_ANSWER_BYTES, UNSENT, encode, offer
 
 
 class NotSent(MigrationFailed):
-    """The target does not have the disks. The domain stayed, because libvirt did not begin."""
+    """The target did not confirm the disks. The domain stayed, because libvirt did not begin."""
 
 
 async def send(names: Sequence[str]) -> None:

@@ -51,7 +51,7 @@ class DiskServerWatch:
             await self.look()
 
     async def look(self) -> None:
-        """Record the disks with silent servers, and resume a guest that they paused."""
+        """Record the disks with silent servers; resume a guest that disk servers paused once they answer."""
         machine = self._record.known.machine
         if machine is None or self._record.known.domain is None or not self._record.known.domain.active:
             return

@@ -52,7 +52,7 @@ Measure = Callable[[Mapping[str, Any], Set[str]], FreeBytes]
 
 
 class FreeSpace:
-    """Checks free space while a guest's disk is full."""
+    """Checks the free space of disks that are full or had errors."""
 
     def __init__(self, watch: Watch, times: Times = TIMES, measure: Measure = free_bytes) -> None:
         self._record = watch.record

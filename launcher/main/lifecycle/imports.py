@@ -117,7 +117,6 @@ class Imports:
         return import_reports.failure(code, result)
 
     async def _follow(self, disk: str, output: int) -> Result | None:
-        """Record the importer's progress until its output ends; return its last result, if any."""
         reader = asyncio.StreamReader(limit=MAX_LINE)
         loop = asyncio.get_running_loop()
         transport, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(output, "rb", 0))

@@ -62,7 +62,6 @@ class Migrations:
                 self._tasks.create_task(self._receive(server))
 
     async def _receiving(self, request: messages.PrepareMigrationTarget) -> asyncio.Server | None:
-        """Return a server for made disks from the source; None if none can come. Raises OSError."""
         names = made_disks.names(request.machine.domain) if request.relays_made_disks else ()
         return await ReceivedDisks(names, self._is_awaited).listen() if names else None
 
@@ -77,7 +76,7 @@ class Migrations:
             server.close()
 
     async def release(self, request: messages.ReleaseMigration) -> None:
-        """Make the arrived domain the pod's own.
+        """Make the arrived domain the pod's own, and resume it unless ``request.paused``. Idempotent.
 
         Raises:
             RequestRefused: nothing arrived, or libvirt could not resume it; then it may be repeated. If the domain is gone, the pod ends.

@@ -34,11 +34,10 @@ class Signals:
         await self._send("inject an NMI", self._hypervisor.inject_nmi)
 
     async def press(self, codes: Sequence[int], hold_milliseconds: int) -> None:
-        """Press keys in the guest, by Linux's codes. Raises RequestRefused."""
+        """Press these keys together in the guest, by Linux's codes. Raises RequestRefused."""
         await self._send("press keys", lambda name: self._hypervisor.send_keys(name, codes, hold_milliseconds))
 
     async def _agent_reboots(self) -> bool:
-        """Have the guest agent reboot the guest, without waiting for a turn with it; return whether that succeeded."""
         requests.require_guest_that_stays(self._record.known, "reboot")
         try:
             await self._hypervisor.reboot(self._record.known.name, agent=True)

@@ -19,7 +19,7 @@ RUN_SECONDS: Final = 60.0
 
 
 class CommandFailed(Exception):
-    """A command failed; the message ends with its last output."""
+    """A command failed; the message ends with its output, if it was read."""
 
 
 class Children:
@@ -47,8 +47,10 @@ class Children:
     ) -> tuple[int, asyncio.Future[int]]:
         """Start a process in its own session; ``given`` and ``output`` are descriptors of its input (None: empty) and output (None: ours).
 
+        Raises OSError.
+
         Returns:
-            Its pid, and a future with its exit code (negative: the signal that ended it).
+            Its pid, and a future with its exit code (negative: the signal that ended it), which needs :meth:`reaping`.
         """
         actions = [(os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0)]
         if given is not None:
@@ -64,7 +66,7 @@ class Children:
         return pid, future
 
     async def run(self, arguments: Sequence[str], environment: Mapping[str, str]) -> str:
-        """Run a short command and return its output, at most ``MAX_OUTPUT`` bytes.
+        """Run a command with little output, and return that: the first ``MAX_OUTPUT`` bytes of stdout and stderr. Raises OSError.
 
         Raises:
             CommandFailed: its exit code is not 0, it takes too long, or it printed nothing and left a child.

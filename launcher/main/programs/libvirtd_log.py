@@ -33,7 +33,7 @@ def worth_telling(line: bytes) -> bool:
 
 
 class Lines:
-    """Splits chunks into lines of at most ``MAX_LINE`` bytes."""
+    """Splits chunks into lines. An unfinished line of more than ``MAX_LINE`` bytes counts as a line."""
 
     def __init__(self) -> None:
         self._rest = b""

@@ -73,7 +73,7 @@ class Passt:
             self._started.put_nowait(await self._begin(settings))
 
     async def run(self) -> None:
-        """Restart passt when it ends unasked, until cancelled."""
+        """Restart passt when it ends unasked, until cancelled; then kill it."""
         try:
             while True:
                 await self._keep(await self._started.get())
@@ -163,7 +163,6 @@ async def _ready(process: Backend[Settings], seconds: float) -> None:
 
 
 def _has_written(path: Path) -> bool:
-    """Return whether passt wrote its pid file, after all start-up steps that can fail."""
     try:
         return path.stat().st_size > 0
     except FileNotFoundError:

@@ -82,7 +82,7 @@ class Filesystems:
             await _ready(server, self._ready_seconds)
 
     async def run(self) -> None:
-        """Call ``lost`` for each process that ends unasked, until cancelled."""
+        """Call ``lost`` for each process that ends unasked, until cancelled; then kill all."""
         try:
             async with asyncio.TaskGroup() as group:
                 while True:

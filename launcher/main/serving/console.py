@@ -87,7 +87,7 @@ class Console:
         self._copy = copy
 
     def attach(self) -> None:
-        """Connect to the serial port as soon as it exists."""
+        """Have :meth:`run` connect to the serial port as soon as it exists."""
         self._wanted.set()
 
     def detach(self) -> None:

@@ -28,7 +28,7 @@ class Screenshots:
         self._waiting = 0
 
     async def serve(self, path: Path) -> None:
-        """Answer each connection at ``path`` with a picture of the screen, until cancelled."""
+        """Answer each connection at ``path`` with a picture of the screen, or why there is none, until cancelled."""
         remove(path)
         server = await asyncio.start_unix_server(self._answer, path)
         try:

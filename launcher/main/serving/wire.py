@@ -35,7 +35,7 @@ HandleRead = Callable[[], Awaitable[str]]
 
 
 class Server:
-    """Serves the status, requests and readable texts to any number of clients."""
+    """Serves status, requests and texts to ``MAX_CONNECTIONS`` clients; a further one replaces the oldest."""
 
     def __init__(
         self,
@@ -56,12 +56,12 @@ class Server:
         self._deserted.set()
 
     def status_changed(self) -> None:
-        """Send the newest status to each client."""
+        """Have the newest status sent to each client."""
         for connection in self._connections:
             connection.wake()
 
     async def flush(self) -> None:
-        """Wait until each client was sent the newest status."""
+        """Wait until each client was sent the newest status; for one that disconnects, forever."""
         self.status_changed()
         for connection in list(self._connections):
             connection.idle.clear()
