@@ -108,7 +108,7 @@ class Audiences(Generic[Watch]):
         return not self._of_prefix and not self._of_key
 
     def enter(self, watch: Watch) -> None:
-        """Add a watch."""
+        """Add a watch, which must not have been added."""
         scopes, name = (self._of_key, watch.key) if watch.key else (self._of_prefix, watch.prefix)
         scope = scopes.get(name)
         if scope is None:

@@ -105,7 +105,10 @@ class History:
                     return
 
     def replay(self, watch: Callable[[int], Watch], prefix: str, after: int, predicate: Predicate | None, key: str) -> Replay:
-        """Return a watch of storage's history after ``after``, until it can go on as ``watch(revision)``. Raises TooManyRequests."""
+        """Return a watch, to enter, of storage's history after ``after``; it goes on as ``watch(revision)`` once it can.
+
+        Raises TooManyRequests if too many such watches are open.
+        """
         if self._replays >= self._max_replays:
             raise errors.TooManyRequests("too many watches read old changes; try again later", errors.Details(retry_after_seconds=_SECONDS))
         self._replays += 1

@@ -72,7 +72,7 @@ class Item:
 
     @property
     def raw_labels(self) -> bytes:
-        """The labels' JSON; empty without labels, or if ``labels_at`` is 0.
+        """The labels' JSON, if ``labels_at`` is not 0; empty without labels.
 
         If two items have ``labels_at``, equal bytes mean equal labels.
         """
@@ -115,7 +115,7 @@ def _keep_warm(item: Item) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """Items at ``revision``, in the order of keys."""
+    """Items at ``revision``, in the order of keys; ``remaining`` more follow. ``by_trigger``: only the trigger's, and all of them."""
 
     items: Sequence[Item]
     revision: int

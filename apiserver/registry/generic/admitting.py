@@ -29,7 +29,7 @@ class Admitter:
         self._stored = Planner(strategy.hub)
 
     def stored_form(self, obj: Object) -> HubObject:
-        """Convert a client's object to the stored version, with its defaults; consumes ``obj``."""
+        """Convert a client's object, with defaults, to the stored version, and add defaults of its further fields; consumes ``obj``."""
         strategy = self._strategy
         stored = strategy.to_hub(obj)
         if strategy.hub is not strategy:
@@ -89,7 +89,7 @@ class Admitter:
         return attributes
 
     async def mutate(self, attributes: Attributes, obj: HubObject, old: HubObject | None) -> HubObject:
-        """Return the object after mutating plug-ins. Raises their refusal; InternalError if they made it invalid."""
+        """Return the object after mutating plug-ins. Raises their refusal; InternalError or BadRequest if they made it invalid."""
         attributes.obj, attributes.old = obj, old
         await self._admission.mutate(attributes)
         if attributes.obj is None:

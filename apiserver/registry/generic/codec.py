@@ -41,7 +41,7 @@ def encode(strategy: Strategy, obj: Object) -> bytes:
 
 
 def decode(strategy: Strategy, entry: Entry) -> Item:
-    """Return an entry as ``Item``, with revision, and defaults for newer fields. Raises one of DECODING_ERRORS."""
+    """Return an entry as ``Item`` in the hub's version, with revision, and defaults for newer fields. Raises one of DECODING_ERRORS."""
     if entry.value.startswith(ENCRYPTED):
         raise ValueError("it is encrypted with a key that this server does not have")
     obj = orjson.loads(entry.value)

@@ -96,7 +96,7 @@ def parse_revision(text: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class ListQuery:
-    """Options of a list, already checked for contradictions; without ``limit``, all."""
+    """Options of a list, already checked for contradictions; without ``limit``, all. ``match``: with ``resourceVersionMatch``."""
 
     namespace: str
     selection: Selection

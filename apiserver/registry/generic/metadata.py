@@ -29,7 +29,10 @@ REPEATED_OWNERS: Final = (
 
 
 def match_request(obj: Object, resource: Resource, namespace: str, name: str = "") -> None:
-    """Check the body's kind, namespace and ``name`` (unless empty) against the URL, or fill them in; raises BadRequest."""
+    """Check the body's apiVersion, kind, namespace and ``name`` (unless empty) against the URL, or fill them in, in place.
+
+    Leaves malformed ``metadata`` to validation. Raises BadRequest.
+    """
     for field, expected, words in (("apiVersion", resource.api_version, "API version"), ("kind", resource.kind, "kind")):
         given = obj.setdefault(field, expected) or expected
         if given != expected:
@@ -134,7 +137,7 @@ def put_back(metadata: Object, before: Object) -> None:
 
 
 def drop_repeated_owners(metadata: Object) -> list[str]:
-    """Drop repeated ``ownerReferences`` in place; return their UIDs."""
+    """Drop repetitions of equal ``ownerReferences`` in place; return their UIDs."""
     owners = metadata.get("ownerReferences")
     if not owners or len(owners) < 2:
         return []
@@ -152,7 +155,7 @@ def drop_repeated_owners(metadata: Object) -> list[str]:
 
 
 def grow_generation(obj: Object, old: Object) -> None:
-    """Set ``generation`` of ``obj`` to the old one plus 1 if anything but metadata, status and apiVersion changed."""
+    """Set ``generation`` of ``obj``, in place, to the old one plus 1 if anything but metadata, status and apiVersion changed."""
     without = ("metadata", "status", "apiVersion")
     if {key: obj[key] for key in obj if key not in without} != {key: old[key] for key in old if key not in without}:
         obj["metadata"]["generation"] = int(old["metadata"].get("generation") or 0) + 1
@@ -166,7 +169,7 @@ def drop_empty(metadata: Object) -> None:
 
 
 def tidy(obj: HubObject) -> HubObject:
-    """Return the object in the usual order, without empty maps and lists in ``metadata``, which change in place."""
+    """Return the object with its fields in the usual order; drops empty fields of its ``metadata`` in place (:func:`drop_empty`)."""
     metadata = obj["metadata"]
     drop_empty(metadata)
     return HubObject({"apiVersion": obj["apiVersion"], "kind": obj["kind"], "metadata": metadata, **obj})

@@ -28,7 +28,7 @@ _STATUS: Final = frozenset({"status"})
 
 @dataclass(slots=True)
 class Plan:
-    """The next state of an object."""
+    """The next state of an object, or its last one if it is to be removed."""
 
     obj: HubObject
     remove: bool = False
@@ -122,7 +122,7 @@ class Planner:
         return refused
 
     def update(self, wanted: HubObject, old: HubObject, part: Part = "", refused: Iterable[FieldError] = ()) -> Plan:
-        """Return the ``Plan`` to update ``old`` to the received ``wanted``, which may change in place.
+        """Return the ``Plan`` to update ``old`` to the received ``wanted``, which may change in place: all but its status, or only that.
 
         Raises Conflict if ``wanted`` is based on another revision; Invalid, also for ``refused``: errors found before.
         """

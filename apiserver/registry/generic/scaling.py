@@ -41,7 +41,7 @@ class Scaling:
         }
 
     def put_back(self, obj: HubObject, scale: Object) -> HubObject:
-        """Set the replicas, and ``resourceVersion`` and ``uid`` if any, of ``scale`` in ``obj``; return it.
+        """Set the replicas of ``scale`` (0 if absent), and its ``resourceVersion`` and ``uid`` if any, in ``obj``; return it.
 
         Raises BadRequest for another object's ``scale``, Invalid.
         """

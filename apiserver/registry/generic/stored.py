@@ -69,10 +69,10 @@ class StoredObjects:
             return await self._storage.get(key)
 
     async def write(self, key: str, old: Item | None, new: Object, *, dry_run: bool, repeatable: bool) -> Item:
-        """Replace ``old`` (None: absent) by ``new``, without managed fields if too large; return the new item.
+        """Replace ``old`` (None: absent) by ``new``, and return its item; ``new`` loses managed fields if it is too large.
 
-        Raises Overtaken if storage does not have ``old``, Conflict for a taken lock, RequestEntityTooLarge, Timeout as
-        :meth:`Transactions.create`.
+        It also loses tentative locks that others hold. Raises Overtaken if storage does not have ``old``, LockTaken (a Conflict) for
+        other locks, RequestEntityTooLarge, Timeout as :meth:`Transactions.create`.
         """
         if dry_run:
             return await self._as_if(key, old, new)

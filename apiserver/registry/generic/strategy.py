@@ -223,7 +223,7 @@ class Connect:
         return 1
 
     async def locate(self, obj: Object, query: Mapping[str, str]) -> Destination:
-        """Return the ``Destination`` of a stream for the request's ``query``; raises a StatusError, before the upgrade."""
+        """Return a stream's ``Destination``; ``query`` has its parameters and segments. Raises a StatusError, before the upgrade."""
         raise NotImplementedError
 
     def warnings(self, obj: Object) -> Iterable[str]:
@@ -306,13 +306,13 @@ class Strategy:
         """Set defaults in place. Idempotent; also for stored objects."""
 
     def prepare_for_create(self, obj: Object) -> None:
-        """Normalize a new object in place, without ``status`` if ``has_status``."""
+        """Normalize a new object in place; it comes without ``status`` if ``has_status``."""
 
     def prepare_for_update(self, obj: Object, old: Object) -> None:
-        """Normalize an updated object in place, with the old status if ``has_status``."""
+        """Normalize an updated object in place; it comes with the old status if ``has_status``."""
 
     def prepare_for_status_update(self, obj: Object, old: Object) -> None:
-        """Normalize an object in place after a status update."""
+        """Normalize an object in place that comes with a new status, and otherwise as it was."""
 
     def prepare_for_delete(self, obj: Object) -> None:
         """Change, in place, an object with finalizers that is marked for deletion."""

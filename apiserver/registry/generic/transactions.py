@@ -86,7 +86,7 @@ class Transactions:
         self._complete: dict[str, None] = {}
 
     def create(self, key: str, obj: Object, value: bytes, *, repeatable: bool) -> Awaitable[int]:
-        """Store a new object as ``value``; return its revision. Raises Overtaken if the key exists, Conflict for a taken lock.
+        """Store a new object as ``value``; return its revision. Raises Overtaken if the key exists, LockTaken, RequestEntityTooLarge.
 
         Raises Timeout without an answer: the object may be stored. ``repeatable``: the client may then repeat the request.
         """
@@ -97,7 +97,7 @@ class Transactions:
         return self._commit(item.key, item.revision, item.object, new, value, repeatable=repeatable)
 
     def remove(self, item: Item) -> Awaitable[int]:
-        """Remove an object and its locks; return the revision. Raises Overtaken."""
+        """Remove an object and its locks; return the revision. Raises Overtaken, or Timeout without an answer."""
         return self._commit(item.key, item.revision, item.object, None, None, repeatable=True)
 
     async def remove_unread(self, entry: Entry) -> None:
@@ -109,7 +109,7 @@ class Transactions:
             raise Conflict(f"{entry.key} was written at the same time; read it again") from mismatch
 
     async def check_locks(self, key: str, old: Object | None, new: Object) -> None:
-        """Raise Conflict if a lock that ``new`` needs is taken, for a dry run."""
+        """For a dry run, raise LockTaken if an object has a lock that ``new`` wants, and would keep it."""
         held, tentative = self._locks(old) if old is not None else NOTHING, self._tentative(new)
         for lock in sorted(self._locks(new) - held):
             for condition in self._conditions(lock):

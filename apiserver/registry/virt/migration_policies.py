@@ -13,7 +13,7 @@ from apiserver.registry.generic.strategy import Column, Strategy
 
 
 class MigrationPolicyStrategy(Strategy):
-    """MigrationPolicy, which virt-controller reads when a migration starts."""
+    """Rules of MigrationPolicy, which virt-controller reads when a migration starts."""
 
     resource = MIGRATION_POLICIES
     singular = "migrationpolicy"

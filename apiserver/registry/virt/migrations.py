@@ -17,7 +17,7 @@ from apiserver.registry.virt.virtualmachines import add_finalizer
 
 
 class MigrationStrategy(Strategy):
-    """Migration: an immutable spec, and a finalizer until the guest runs on exactly one side."""
+    """Rules of Migration: an immutable spec, and a finalizer until the guest runs on exactly one side."""
 
     resource = MIGRATIONS
     singular = "migration"

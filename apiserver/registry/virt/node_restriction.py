@@ -71,7 +71,7 @@ class NodeRestriction:
         """Validate a write of virt-handler; admit other users.
 
         Raises Forbidden for a token without node, a revoked node, or fields that virt-handler may not write; ServiceUnavailable until
-        revocations are loaded.
+        revocations, and virt-handler's addresses if needed, are loaded.
         """
         if attributes.user.name != self._username:
             return

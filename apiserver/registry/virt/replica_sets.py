@@ -155,7 +155,7 @@ def selector_of(obj: Object) -> str:
 
 
 class ReplicaSetStrategy(Strategy):
-    """VirtualMachineReplicaSet, with ``/scale``."""
+    """Rules of VirtualMachineReplicaSet, with ``/scale`` and the verbs of this module."""
 
     resource = REPLICA_SETS
     singular = "virtualmachinereplicaset"

@@ -20,7 +20,7 @@ _FIELDS: Final = ("user", "password", "encrypted")
 
 
 class SetPassword(RelayedVerb):
-    """Sets a user's password in the guest."""
+    """The verb that sets a user's password in the guest."""
 
     def __init__(self, handlers: Handlers | None, seconds: float = noderead.SECONDS) -> None:
         """``handlers``: None in development, so that :meth:`act` raises Conflict."""

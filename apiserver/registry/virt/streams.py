@@ -67,7 +67,7 @@ def refuse(vm: Object, stream: streams.Stream, number: int = 0) -> str | None:
 
 
 def unreachable(vm: Object, forward: streams.Forward) -> str | None:
-    """Return why this port is unreachable (no running guest, no interface, not listed), or None."""
+    """Return why this port is unreachable (no running guest, a paused one, no interface or a down one, not listed), or None."""
     own = next((each for each in interfaces.defaulted(domain_of(vm)) if interfaces.is_on_pods_network(each)), None)
     if own is None:
         return "it has no interface on the pod's network (spec.domain.devices.interfaces)"

@@ -18,7 +18,7 @@ Check = Callable[[object, Path], Iterator[FieldError]]
 
 
 def require(vm: Object, body: Object, allowed: frozenset[str], needed: frozenset[str] = frozenset()) -> None:
-    """Check a verb's body.
+    """Check a verb's body; null counts as missing.
 
     Raises Invalid for fields that are not ``allowed``, missing although ``needed``, or wrong.
     """

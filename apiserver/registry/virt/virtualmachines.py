@@ -39,7 +39,7 @@ ATTACHING: Final = frozenset({phases.RUNNING, phases.UNKNOWN})
 
 
 class VirtualMachineStrategy(Strategy):
-    """VirtualMachine: verbs and streams, and a finalizer until its pods are gone."""
+    """Rules of VirtualMachine: verbs and streams, and a finalizer until its pods are gone."""
 
     resource = VIRTUAL_MACHINES
     singular = "virtualmachine"
