@@ -58,6 +58,10 @@ def attached(vm: dict[str, Any]) -> dict[str, Any]:
     return {"name": "data", "claimName": "data", "phase": "AttachedToNode", "hotplugVolume": volume}
 
 
+def gathering_of(informers: Informers) -> Gathering:
+    return Gathering(NONE, NONE, Settings("launcher"), informers, NONE, targets=NONE, elapsed=NONE)
+
+
 def plan(
     vm: dict[str, Any],
     *pods: dict[str, Any],
@@ -353,9 +357,7 @@ def test_attachment_pods_are_not_gathered_as_guests_pods() -> None:
     pods = Store({BY_OWNER: ownership.owners_of})
     for each in (a_pod(), an_attachment(vm)):
         pods.apply(each)
-    gathering = Gathering(
-        NONE, NONE, NONE, Informers(NONE, NONE, cast(Informer, pods), NONE, NONE, NONE, NONE, NONE), NONE, targets=NONE, elapsed=NONE
-    )
+    gathering = gathering_of(Informers(NONE, NONE, cast(Informer, pods), NONE, NONE, NONE, NONE, NONE))
     assert [name_of(each) for each in gathering._known_pods(vm, ())] == [name_of(a_pod())]
     assert [name_of(each) for each in gathering._attachment_pods(vm)] == [hot_plug.pod_name(vm, disk_of(vm))]
 
@@ -386,9 +388,7 @@ def test_claim_that_another_machine_holds_is_in_use(phase: str, attempt: dict[st
     vms = Store({BY_HELD_STORAGE: held_storage_of_vm})
     for each in (other, a_machine()):
         vms.apply(each)
-    gathering = Gathering(
-        NONE, NONE, NONE, Informers(cast(Informer, vms), NONE, NONE, NONE, NONE, NONE, NONE, NONE), NONE, targets=NONE, elapsed=NONE
-    )
+    gathering = gathering_of(Informers(cast(Informer, vms), NONE, NONE, NONE, NONE, NONE, NONE, NONE))
     assert gathering._wanted_in_use(a_machine()) == held
 
 
@@ -408,9 +408,7 @@ def test_claim_that_another_machine_has_reserved_is_in_use(theirs: Any, mine: An
         machines[-1]["metadata"] |= {"name": name, "uid": name}
         machines[-1]["status"]["running"] |= {"reservedClaims": claims} if claims else {}
         vms.apply(machines[-1])
-    gathering = Gathering(
-        NONE, NONE, NONE, Informers(cast(Informer, vms), NONE, NONE, NONE, NONE, NONE, NONE, NONE), NONE, targets=NONE, elapsed=NONE
-    )
+    gathering = gathering_of(Informers(cast(Informer, vms), NONE, NONE, NONE, NONE, NONE, NONE, NONE))
     assert gathering._wanted_in_use(machines[-1]) == held
 
 

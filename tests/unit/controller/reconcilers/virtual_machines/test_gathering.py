@@ -14,6 +14,7 @@ from controller.reconcilers.virtual_machines.reconciler import VirtualMachines
 from tests.unit.controller.reconcilers.builders import a_pod, a_vm, an_attempt
 
 NONE: Any = None
+SETTINGS = Settings("launcher")
 RAN = "2026-01-01T00:00:10Z"
 
 
@@ -42,11 +43,11 @@ def known(*machines: Object) -> Informers:
 
 
 def files_in_use(vm: Object, *others: Object, node: str = "node1") -> tuple[str, ...]:
-    return Gathering(NONE, NONE, NONE, known(vm, *others), NONE, targets=NONE, elapsed=NONE)._files_in_use(vm, a_pod(node=node))
+    return Gathering(NONE, NONE, SETTINGS, known(vm, *others), NONE, targets=NONE, elapsed=NONE)._files_in_use(vm, a_pod(node=node))
 
 
 def rivals(vm: Object, *others: Object) -> list[str]:
-    found = Gathering(NONE, NONE, NONE, known(*others), NONE, targets=NONE, elapsed=NONE)._rivals(vm)
+    found = Gathering(NONE, NONE, SETTINGS, known(*others), NONE, targets=NONE, elapsed=NONE)._rivals(vm)
     return [name_of(each) for each in found]
 
 
