@@ -73,7 +73,10 @@ def boots_slowly(domain: Mapping[str, Any]) -> bool:
 
 
 def begin_with(manifest: Mapping[str, Any], slots: Slots = SLOTS) -> None:
-    """Wait for a boot slot and take it, for each VM of a manifest or List that starts and boots slowly."""
+    """Wait until this process has a boot slot, if a VM of the manifest or List starts and boots slowly.
+
+    ``slots.end`` or a timer frees it.
+    """
     if manifest.get("kind") == "List":
         for each in manifest["items"]:
             begin_with(each, slots)

@@ -30,7 +30,10 @@ class Look:
 
 
 def given(before: Look, after: Look) -> float:
-    """Return the given part of the wall seconds between two looks: guests' processor seconds or, if more, seconds without waiting tasks."""
+    """Return the given part of the wall seconds between two looks: guests' processor seconds or, if more, seconds without waiting tasks.
+
+    At least ``LEAST_SHARE`` of them counts as given.
+    """
     wall = after.wall - before.wall
     got = sum(seconds - before.guests.get(pid, 0.0) for pid, seconds in after.guests.items())
     free = wall - (after.stalled - before.stalled)

@@ -294,7 +294,7 @@ def all_fields(kind: type[Kind]) -> set[str]:
 
 
 class Told:
-    """Objects reported by an Event, from a fake API's writes."""
+    """The names of objects that Events reported as invalid, from a fake API's writes."""
 
     def __init__(self, writes: Sequence[tuple[str, str, Any]]) -> None:
         self._writes = writes

@@ -45,7 +45,7 @@ def at(function: Callable[..., Any], act: Callable[[], object], moment: str = CA
 
 @contextlib.contextmanager
 def refused(function: Callable[..., Any], number: int) -> Iterator[None]:
-    """Let the first call of a C function in the block fail with OSError ``number``."""
+    """Let the first call of a C function in the block fail with OSError ``number``. AssertionError if there is none."""
 
     def refuse() -> None:
         raise OSError(number, os.strerror(number))

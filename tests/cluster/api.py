@@ -82,7 +82,7 @@ def in_phase(*phases: str) -> Check:
 
 @dataclass(frozen=True)
 class Api:
-    """An API server, user and default namespace. Thread-safe."""
+    """A client of an API server, with a kubeconfig's user and a default namespace. Thread-safe."""
 
     kubeconfig: Path
     namespace: str

@@ -32,7 +32,10 @@ class NamingPlugin(Plugin):
 
 @contextmanager
 def offered(node: layout.Node, plugins: Mapping[str, Mapping[str, str]]) -> Iterator[None]:
-    """Run device plugins on a node during the block; ``plugins``: containers' environment variables, by resource name."""
+    """Run device plugins on a node during the block, which may begin before they are registered.
+
+    ``plugins``: containers' environment variables, by resource name.
+    """
     command = [sys.executable, "-m", __name__, str(_directory(node)), json.dumps(plugins)]
     with subprocess.Popen(command, cwd=layout.REPOSITORY) as process:
         try:

@@ -25,7 +25,7 @@ PERIOD_SECONDS: Final = 0.1
 
 
 class Watch:
-    """Samples the QEMU processes of a guest on all nodes, and from when none ran."""
+    """Looks, during the block, for a guest's QEMU processes on all nodes: the most at once, and when each pod's was last seen."""
 
     def __init__(self, guest: str) -> None:
         self._guest = guest

@@ -19,7 +19,7 @@ LOOK_SECONDS = 0.02
 
 
 class Held:
-    """A virt-launcher that gets SIGSTOP as soon as it handles SIGTERM."""
+    """A pod's virt-launcher, which gets SIGSTOP once it has a handler for SIGTERM. The caller must call ``go_on``."""
 
     def __init__(self, pod: Object) -> None:
         self._pod = pod

@@ -154,7 +154,7 @@ class World:
         self.ticks = 0
 
     async def pass_time(self, seconds: float, until: Callable[[], bool] = lambda: False) -> None:
-        """Let time pass until ``until``, a second at a time; fail if a guardian is sealed while its guest runs."""
+        """Let up to ``seconds`` pass, a second at a time, until ``until``; fail if a guardian is sealed while its guest runs."""
         for _ in range(int(seconds)):
             if until():
                 return

@@ -131,7 +131,7 @@ class Storage:
         self.call("POST", "/api/v1/namespaces/default/pods", pod)
 
     def claim(self, driver: str) -> dict[str, Any]:
-        """Create a claim on a volume of this CSI driver; return a pod's volume that uses it."""
+        """Create a claim on a volume of this CSI driver ("": NFS); return a pod's volume that uses it."""
         name = f"claim-{next(NUMBERS)}"
         shared = {"accessModes": ["ReadWriteOnce"]}
         source = {"csi": {"driver": driver, "volumeHandle": name}} if driver else {"nfs": {"server": "192.0.2.1", "path": "/"}}

@@ -14,5 +14,4 @@ def objects() -> list[dict[str, Any]]:
 
 
 def parsed(text: str) -> list[dict[str, Any]]:
-    """Return the objects in YAML, by the fast parser in C."""
     return [each for each in yaml.load_all(text, Loader=yaml.CSafeLoader) if each]

@@ -31,7 +31,7 @@ def etcd_binary() -> str:
 
 
 class EtcdServer:
-    """One etcd member. ``tls``: (CA, certificate, key) files; clients must present a certificate of that CA."""
+    """One etcd member, not started yet. ``tls``: (CA, certificate, key) files; clients must present a certificate of that CA."""
 
     def __init__(self, directory: Path, *, durable: bool, tls: tuple[Path, Path, Path] | None = None, name: str = "test") -> None:
         self._directory = directory

@@ -10,7 +10,7 @@ CHUNK = 64 << 10
 
 
 class Proxy:
-    """A TCP proxy to ``port``. While ``blocked``, data gets stuck."""
+    """A TCP proxy with its own ``port``, to the constructor's. Between ``block`` and ``unblock``, data waits."""
 
     def __init__(self, port: int) -> None:
         self._target = port

@@ -186,7 +186,7 @@ def _has_waited(unchanged_for: int, fresh_for: int, protocol: Protocol) -> bool:
 
 @cache
 def _read(unchanged_for: int, fresh_for: int, unread: int, beat: int, times: Times, *, notices: bool) -> tuple[int, int]:
-    """Return o and q after the controller read both Leases, one tick later."""
+    """Return the new ``unchanged_for`` and ``fresh_for`` after the controller read both Leases, one tick later."""
     promises = {"X": Promise(beats={"C": "x"}), "Y": Promise(beats={"C": "y"})}
     fresh = seal_plan.fresh_voters(promises, {"x": float(-beat), "y": 0.0}, "C", 0.0, times)
     before = _watch(unchanged_for, fresh_for, unread + 1)

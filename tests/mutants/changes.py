@@ -41,7 +41,6 @@ class _Membership(Operator):  # type: ignore[misc]  # cosmic-ray has no types
 
     @classmethod
     def examples(cls) -> tuple[()]:
-        """Return none; cosmic-ray tests its own operators with examples."""
         return ()
 
 

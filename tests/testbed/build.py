@@ -44,7 +44,6 @@ class GoProgram:
         return layout.REPOSITORY / self.module if self.module else layout.SOURCES / "go" / self.tool
 
     def digest(self) -> str:
-        """Return eight hexadecimal digits that change with the recipe."""
         content = hashlib.sha256(repr((self, compiling.FLAGS)).encode())
         for file in sorted(self.sources().iterdir()):
             content.update(file.name.encode() + b"\0" + file.read_bytes())

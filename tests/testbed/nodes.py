@@ -169,7 +169,6 @@ def start_network_policies(node: layout.Node) -> None:
 
 
 def digest_of_network_policies() -> str:
-    """Return eight hexadecimal digits of the network policy program's sources: a change restarts it."""
     content = hashlib.sha256()
     for file in sorted((layout.SOURCES / "networkpolicies").glob("*.py")):
         content.update(file.read_bytes())

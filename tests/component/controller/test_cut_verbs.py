@@ -248,7 +248,10 @@ async def call(cluster: Cluster, verb: str, body: Mapping[str, Any]) -> None:
 
 
 async def played(name: str, at: int | None, *, is_lost: bool = False) -> tuple[str, list[str]] | None:
-    """Play a verb, and kill virt-controller at write ``at``; return the end and the pods, None without such a write."""
+    """Play a verb, and kill virt-controller at write ``at`` (None: never), before its effect (``is_lost``) or after it.
+
+    Return the end and the pods; None without such a write.
+    """
     api, case = CutAPI(), CASES[name]
     cluster = Cluster(api)
     rest = Rest(cluster, api)
@@ -270,7 +273,10 @@ class Cut:
     is_done: Callable[[], bool]
 
     async def play(self, at: int | None, *, is_lost: bool) -> bool:
-        """Kill virt-controller at write ``at`` (None: never), and let the next one finish. Return False without such a write."""
+        """Kill virt-controller at write ``at`` (None: never), before (``is_lost``) or after its effect; let the next one finish.
+
+        Return False without such a write.
+        """
         async with asyncio.TaskGroup() as tasks:
             playing = tasks.create_task(self.rest.play())
             async with working(self.api, "--no-leader-elect"):

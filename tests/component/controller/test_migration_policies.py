@@ -56,7 +56,7 @@ async def test_the_policy_that_chooses_the_machine_is_written_down(tmp_path: Pat
 
 
 class Before(FakeAPI):
-    """Answers like the previous release's virt-api."""
+    """A fake API of the previous release, which lacks MigrationPolicies."""
 
     async def _serve(self, request: web.Request) -> web.StreamResponse:
         if request.path == MIGRATION_POLICIES.path():

@@ -352,7 +352,7 @@ async def test_a_set_that_is_gone_adopts_no_machine(tmp_path: Path) -> None:
 
 
 class Before(FakeAPI):
-    """Answers like the previous release's virt-api."""
+    """A fake API of the previous release, which lacks VirtualMachineReplicaSets."""
 
     async def _serve(self, request: web.Request) -> web.StreamResponse:
         if request.path == REPLICA_SETS.path():

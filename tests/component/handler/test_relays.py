@@ -32,7 +32,7 @@ SIZE = 3 << 20
 
 
 class Scene:
-    """Node n2 with a pod that echoes, which n migrates to and from."""
+    """Migrations between nodes n and n2: the relay server of n2, and its pod, which echoes."""
 
     def __init__(self, root: Path, authority: Authority, trust: Trust, operator: Operator, limits: Limits) -> None:
         self.root = root

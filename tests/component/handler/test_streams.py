@@ -47,7 +47,7 @@ class Guest:
 
 
 class NodeSocket(socket.socket):
-    """A socket that connects to this machine instead of pods' addresses."""
+    """A socket that connects to this machine instead of pods' addresses; ``UNREACHABLE`` raises OSError."""
 
     def connect(self, address: tuple[str, int]) -> None:  # type: ignore[override]  # typeshed: of any family
         if address[0] == UNREACHABLE:

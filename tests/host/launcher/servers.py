@@ -38,7 +38,6 @@ class NbdServer:
             raise
 
     def kill(self) -> None:
-        """Kill the server, without notice to clients, as a power failure does."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()

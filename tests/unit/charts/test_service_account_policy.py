@@ -36,7 +36,7 @@ VM: Final = a_vm(domain={"devices": {"disks": [BLANK, TOKEN]}})
 
 
 class Cluster(OneVersion):
-    """Namespaces that allow such disks or not, and the right to create pods in the one that does."""
+    """Namespaces that allow service account disks or not, and the right to create pods in the one that does."""
 
     def __init__(self) -> None:
         self.synced = asyncio.Event()

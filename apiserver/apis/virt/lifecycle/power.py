@@ -89,7 +89,7 @@ OFF_REASONS: Final = ASKED_TO_BE_OFF | {"Succeeded", "RerunLimitReached", "Attem
 
 @dataclass(frozen=True, slots=True)
 class Power:
-    """Whether a machine should be on, and why."""
+    """Whether a machine should be on, and why. ``attempt`` is the one that should run, or, when off, the current one (0: none)."""
 
     on: bool
     attempt: int
@@ -103,7 +103,7 @@ class Power:
 
 
 def decide(vm: Mapping[str, Any]) -> Power:
-    """Return, as ``Power``, whether this VirtualMachine should be on, in which attempt, and why."""
+    """Return, as ``Power``, whether this VirtualMachine should be on, in which attempt, and why, regardless of back-off."""
     status = vm.get("status") or {}
     attempts: Sequence[Mapping[str, Any]] = status.get("attempts") or []
     current = _current(status, attempts)
@@ -162,7 +162,7 @@ def has_given_up(vm: Mapping[str, Any], decision: Power) -> bool:
 def is_off_by_its_spec(vm: Mapping[str, Any], decision: Power) -> bool:
     """Return whether a machine is off by its spec: it wants no further guest.
 
-    A deleted machine is not, nor one that has given up, nor a stopped or suspended one, unless its strategy is ``Halted`` or ``Manual``.
+    A deleted machine is not, nor one that has given up. A stopped or suspended one is, if its strategy is ``Halted`` or ``Manual``.
     """
     if decision.on or decision.reason == "Deleting" or has_given_up(vm, decision):
         return False
@@ -170,7 +170,7 @@ def is_off_by_its_spec(vm: Mapping[str, Any], decision: Power) -> bool:
 
 
 def end_asked_for(vm: Mapping[str, Any]) -> str:
-    """Return why a current attempt should end, or ""; it does not check that one is open."""
+    """Return why the current attempt should end (off or restart), or "". Call it only while an attempt runs."""
     wanted = decide(vm)
     is_restart = wanted.reason == "Requested" and wanted.attempt > current_attempt(vm)
     return wanted.message if not wanted.on or is_restart else ""
@@ -179,7 +179,7 @@ def end_asked_for(vm: Mapping[str, Any]) -> str:
 def was_interrupted(vm: Mapping[str, Any]) -> bool:
     """Return whether the cluster ended the newest attempt's pod without a request.
 
-    False if the guest powered itself off then. The condition counts until the next attempt begins.
+    False if the guest powered itself off then. The result stays True until the next attempt begins.
     """
     newest = newest_attempt(vm)
     if not has_ended(newest) or newest.get("stopTime") or newest.get("result") == RESULT_SUCCEEDED:
@@ -255,7 +255,7 @@ def requested_grace(vm: Mapping[str, Any]) -> int | None:
 
 
 def wants_paused(vm: Mapping[str, Any]) -> bool:
-    """Return whether ``pause`` was called in this attempt, without ``unpause`` after it."""
+    """Return whether the current attempt should be paused: the last call of ``pause`` or ``unpause`` for it was ``pause``."""
     level = _pause_of(vm.get("status") or {})
     return bool(level.get("wanted")) and int(level.get("attempt") or 0) == current_attempt(vm)
 
@@ -314,7 +314,7 @@ def current_attempt(vm: Mapping[str, Any]) -> int:
 
 
 def newest_attempt(vm: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the machine's newest attempt's entry in ``status.attempts``; empty if none."""
+    """Return the entry in ``status.attempts`` of :func:`current_attempt`; empty if it has none."""
     current = current_attempt(vm)
     return next((each for each in (vm.get("status") or {}).get("attempts") or () if int(each["number"]) == current), {})
 
@@ -339,7 +339,7 @@ def _is_forgotten(attempt: Mapping[str, Any], generation: int) -> bool:
 
 
 def rerun_limit(spec: Mapping[str, Any]) -> int:
-    """Return how many further starts follow failed ones (``rerun.limit``)."""
+    """Return how many further starts follow a failed one: ``rerun.limit``, or its default."""
     limit = (spec.get("rerun") or {}).get("limit")
     return DEFAULT_RERUN_LIMIT if limit is None else int(limit)
 
@@ -358,9 +358,9 @@ def _failed_starts(ended: Sequence[Mapping[str, Any]]) -> int:
 
 
 def _trailing_failures(ended: Sequence[Mapping[str, Any]]) -> int:
-    """Count the newest attempts that failed in a row, also by guests that powered themselves off.
+    """Count the newest attempts in a row that ended by themselves, also successfully, before ``GOOD_RUN``.
 
-    A run of :data:`GOOD_RUN` stops the count, and an end that virt-controller requested: a guest may control its launcher.
+    A stopped attempt ends the row only if virt-controller requested the stop, because a guest may control its launcher.
     """
     count = 0
     for each in reversed(ended):

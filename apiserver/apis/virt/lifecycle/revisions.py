@@ -82,7 +82,7 @@ def _limited(found: list[dict[str, Any]], used: str, limit: int) -> list[dict[st
 
 
 def _plain(template: Object) -> Object:
-    """Return the template without empty metadata, which an undo may leave."""
+    """Return only the template's spec and its labels and annotations that are not empty; an undo may leave empty ones."""
     given = template.get("metadata") or {}
     return {"metadata": {key: given[key] for key in ("labels", "annotations") if given.get(key)}, "spec": template["spec"]}
 
@@ -97,7 +97,10 @@ def wanted_by(replica_set: Object, ordinal: int) -> str:
 
 
 def for_ordinal(replica_set: Object, ordinal: int) -> tuple[str, Object]:
-    """Return name and template of the revision for a machine: below the partition the current one, else the newest."""
+    """Return name and template of the revision for a machine: below the partition the current one, else the newest.
+
+    If ``status`` lacks it, return those of the set's template.
+    """
     wanted = wanted_by(replica_set, ordinal)
     template = replica_set["spec"]["template"]
     return next(

@@ -34,7 +34,7 @@ def encode(until: float | None, boot: str) -> bytes:
 
 
 def decode(content: bytes) -> tuple[float | None, str] | None:
-    """Return the deadline (None: guests need not end) and boot ID; None if the content is invalid."""
+    """Return the deadline in seconds of CLOCK_BOOTTIME (None: guests need not end) and the boot ID; None if the size is wrong."""
     if len(content) != SIZE:
         return None
     nanoseconds, boot = _FORM.unpack(content)

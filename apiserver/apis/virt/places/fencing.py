@@ -34,7 +34,7 @@ def ended_boot(node: Object) -> str:
 
 
 def unfenced(node: Object) -> Object:
-    """Return a copy of the Node without what :func:`fenced` adds."""
+    """Return a copy of the Node without out-of-service taints, and without the annotation of who fenced it."""
     found = copy.deepcopy(node)
     found["spec"] = {**(found.get("spec") or {}), "taints": _others(found)}
     kept = {key: value for key, value in annotations_of(found).items() if key != node_states.FENCED_BY_ANNOTATION}

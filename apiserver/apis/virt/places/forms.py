@@ -82,14 +82,14 @@ def ip_errors(text: str) -> list[str]:
 
 
 def pod_ip_errors(text: str) -> list[str]:
-    """Return errors in a pod's address, which other components dial."""
+    """Return errors in a pod's address, which other components dial; loopback, link-local and metadata addresses are errors."""
     if found := ip_errors(text):
         return found
     return [] if pod_ip(text) is not None else [_NO_PODS]
 
 
 def mac_errors(text: str) -> list[str]:
-    """Return errors in a MAC address's form."""
+    """Return errors in a MAC address: six hexadecimal pairs with colons."""
     return [] if MAC.fullmatch(text) else [f"must be six pairs of hexadecimal digits such as {network.EXAMPLE_MAC}"]
 
 
@@ -108,12 +108,12 @@ def reason_errors(text: str) -> list[str]:
 
 
 def message_errors(text: str) -> list[str]:
-    """Return errors in a text for terminals, which may quote hypervisors and guests."""
+    """Return errors in a message: more than ``MAX_MESSAGE`` bytes, or unprintable characters other than line feed and tab."""
     return _text_errors(text, MAX_MESSAGE, "\n\t")
 
 
 def words_errors(text: str) -> list[str]:
-    """Return errors in one printable line from a hypervisor."""
+    """Return errors in one printable line from a hypervisor, of at most ``MAX_WORDS`` bytes."""
     return _text_errors(text, MAX_WORDS, "")
 
 

@@ -154,12 +154,12 @@ def overlay_directory(disk: str) -> str:
 
 
 def console_socket(port: int) -> str:
-    """Return virt-launcher's socket name for a serial port."""
+    """Return virt-launcher's socket name in ``RUN_DIRECTORY`` for a serial port's output and input."""
     return CONSOLE_SOCKET if port == 0 else f"console{port}.sock"
 
 
 def log_socket(port: int) -> str:
-    """Return virt-launcher's socket name for a serial port's output.
+    """Return virt-launcher's socket name in ``RUN_DIRECTORY`` for a serial port's output.
 
     A connection gets the kept output, then new output until the client closes its sending side.
     """
@@ -167,15 +167,15 @@ def log_socket(port: int) -> str:
 
 
 def serial_socket(port: int) -> str:
-    """Return QEMU's socket name of a serial port."""
+    """Return QEMU's socket name in ``RUN_DIRECTORY`` of a serial port, only for virt-launcher."""
     return SERIAL_SOCKET if port == 0 else f"serial{port}.sock"
 
 
 def redirection_socket(slot: int) -> str:
-    """Return QEMU's socket name of a slot for a client's USB device."""
+    """Return QEMU's socket name in ``RUN_DIRECTORY`` of a slot for a client's USB device."""
     return f"usbredir{slot}.sock"
 
 
 def filesystem_socket(position: int) -> str:
-    """Return virtiofsd's socket name for a file system by position, only for QEMU."""
+    """Return virtiofsd's socket name in ``RUN_DIRECTORY`` for a file system by position, only for QEMU."""
     return f"virtiofs{position}.sock"

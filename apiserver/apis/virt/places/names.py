@@ -91,17 +91,17 @@ def handler_username(namespace: str) -> str:
 
 
 def handler_lease(node: str) -> str:
-    """Return the Lease name that a node's virt-handler renews."""
+    """Return the name of the Lease that a node's virt-handler renews."""
     return f"{HANDLER}-{node}"
 
 
 def guardian_lease(node: str) -> str:
-    """Return the Lease name that a node's guardian renews."""
+    """Return the name of the Lease that a node's guardian renews."""
     return f"{GUARDIAN}-{node}"
 
 
 def node_lease_namespace(namespace: str) -> str:
-    """Return the namespace of virt-handlers' Leases: separate, so that their rights cover nothing else."""
+    """Return the namespace of virt-handlers' Leases, for our ``namespace``: separate, so that their rights cover nothing else."""
     return f"{namespace}-node-lease"
 
 

@@ -55,7 +55,7 @@ _GROUP_BIT: Final = 0x01
 
 
 def normal_mac(mac: str) -> str:
-    """Return a MAC address in lower case with colons, from either usual notation."""
+    """Return a MAC address, not checked, in lower case with colons, from either usual notation."""
     return mac.lower().replace("-", ":")
 
 

@@ -24,7 +24,7 @@ ACCELERATION_ANNOTATION: Final = f"{names.GROUP}/acceleration"
 
 
 def is_being_emptied(node: Object | None) -> bool:
-    """Return whether the node is cordoned, or has a taint of :func:`is_emptying`."""
+    """Return whether the node is cordoned, or has an autoscaler's taint (:func:`is_emptying`); False without a Node."""
     return bool(dig(node, "spec", "unschedulable")) or any(is_emptying(each) for each in taints_of(node))
 
 
@@ -40,10 +40,10 @@ def kubelet_is_unreachable(node: Object | None) -> bool:
 
 
 def is_emptying(taint: Object) -> bool:
-    """Return whether a taint (NoSchedule) means that the node is drained or kept empty."""
+    """Return whether this is a taint, of effect NoSchedule, by kubectl cordon, the cluster autoscaler or Karpenter."""
     return taint.get("key") in EMPTYING_TAINTS and taint.get("effect") == "NoSchedule"
 
 
 def taints_of(node: Object | None) -> list[Object]:
-    """Return the node's taints."""
+    """Return the node's taints; none without a Node."""
     return list(dig(node, "spec", "taints") or ())

@@ -40,7 +40,7 @@ CLOSE_POLICY_VIOLATION: Final = 1008
 
 
 def limit_factor(kind: str) -> int:
-    """Return by what a kind of stream multiplies the limits per machine."""
+    """Return by what a kind of stream multiplies the limits per machine: ``CONNECTIONS`` for portforward and spice, else 1."""
     return CONNECTIONS if kind in _OF_CONNECTIONS else 1
 
 

@@ -46,7 +46,7 @@ _DEVICE: Final = (layout.ATTACHMENT_DEVICE, layout.ATTACHMENT_DIRECTORY)
 
 
 def named_by(vm: Object) -> frozenset[Content]:
-    """Return the claims, images, Secrets and such that the machine's spec lets its pod mount."""
+    """Return the claims, images, Secrets and such that the pod may mount, by the spec that its guest runs or starts with."""
     domain = domain_of(vm)
     found = [each for disk in disks.defaulted(domain) for each in _of_disk(disk)]
     found += [Content(cloud_init.SECRET, each.secret) for each in access_credentials.of(running.spec_of(vm))]

@@ -97,12 +97,12 @@ def pod_annotations(vm: Mapping[str, Any], coming: Collection[str] = ()) -> dict
 
 
 def link(interface: str) -> str:
-    """Return the name of an interface's link in the pod."""
+    """Return the name of an interface's link in the pod, unless it is hot-plugged (:func:`link_of_network`)."""
     return f"net{_hash(interface)}"
 
 
 def link_of_network(interface: str, network: str) -> str:
-    """Return a hot-plugged interface's link name in the pod: another one for each network, as edits can change it."""
+    """Return a hot-plugged interface's link name in the pod: another one for each network (``namespace/name``), which edits change."""
     return f"net{_hash(f'{interface} {network}')}"
 
 

@@ -26,7 +26,7 @@ class Chosen:
 
 
 def is_to_choose(vm: Mapping[str, Any]) -> bool:
-    """Return whether virt-controller chooses the machine's CPU model with KVM: the user did not."""
+    """Return whether virt-controller chooses the machine's CPU model with KVM: there is neither a model nor ``domainXML``."""
     spec = running_form.spec_of(vm)
     return not spec.get("domainXML") and not dig(spec, "domain", "cpu", "model")
 

@@ -50,7 +50,7 @@ def uses(domain: Domain) -> dict[str, Use]:
 
 
 def server_uses(domain: Domain) -> dict[str, Use]:
-    """Return the use of each network disk by its :func:`network_disks.identity`."""
+    """Return the use of each network disk, by what identifies it on its server (:func:`network_disks.identity`)."""
     return {same: _use(each) for each in disks.defaulted(domain) if (same := network_disks.identity(each))}
 
 

@@ -25,7 +25,7 @@ def key_of(field: str) -> str | None:
 
 
 def annotations_read(vm: Object, fields: Collection[str]) -> dict[str, str]:
-    """Return the machine's annotations that :func:`value` reads for these fields."""
+    """Return the machine's annotations that :func:`value` reads for these fields, and those with the key of a label in them."""
     keys = {key_of(field) for field in fields}
     whole = "metadata.annotations" in fields
     return {key: each for key, each in annotations_of(vm).items() if key in keys or (whole and key != MANIFEST)}

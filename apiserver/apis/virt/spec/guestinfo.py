@@ -21,29 +21,29 @@ MAX_INTEGER: Final = (1 << 63) - 1
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """One line of at most ``limit`` characters."""
+    """A shape: one line of at most ``limit`` characters."""
 
     limit: int
 
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """An integer of 64 bits."""
+    """A shape: an integer of 64 bits."""
 
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """An RFC 3339 time."""
+    """A shape: an RFC 3339 time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """An IP address."""
+    """A shape: an IP address."""
 
 
 @dataclass(frozen=True, slots=True)
 class Items:
-    """A list of at most ``limit`` items."""
+    """A shape: a list of at most ``limit`` items of the shape ``of``."""
 
     limit: int
     of: Shape
@@ -89,7 +89,7 @@ MAX_BYTES: Final = 180 << 10
 
 
 def bounded(value: object) -> Object:
-    """Return the valid part of a value: known fields of the right type, short and printable."""
+    """Return the valid part of a value: known fields of the right type. Texts and lists are cut to their limits."""
     return _bounded(FIELDS, value) or {}
 
 

@@ -54,7 +54,7 @@ class AttachmentPod(NamedTuple):
 
 
 class Mount(NamedTuple):
-    """A directory of a disk's attachment pod, and its place in the guest's pod."""
+    """A directory ``source`` of a disk's attachment pod, and its place in the guest's pod: ``name`` below ``parent``."""
 
     source: str
     parent: str
@@ -100,7 +100,7 @@ def directory_of(disk: Mapping[str, Any]) -> str:
 
 
 def mounts_of(disk: Mapping[str, Any]) -> Iterator[Mount]:
-    """Yield what the guest's pod gets from a disk's attachment pod: first the claim or image, then the directory for its overlay."""
+    """Yield what the guest's pod gets from a disk's attachment pod: a claim or image, then an overlaid disk's directory."""
     name, is_overlaid = str(disk["name"]), disks.is_overlaid(disk)
     if disk.get("type") != disks.EMPTY:
         yield Mount(layout.ATTACHMENT_DIRECTORY, directory_of(disk), name, read_only=is_overlaid or bool(disk["readOnly"]))
@@ -126,7 +126,7 @@ def path_of(disk: str) -> str:
 
 
 def added(vm: Mapping[str, Any]) -> tuple[Object, ...]:
-    """Return the pluggable disks that the spec has and the guest lacks, and drives with their new media."""
+    """Return the pluggable disks that the spec has and the guest lacks, and the guest's empty drives with the spec's media."""
     wanted, there = _by_name(vm)
     return tuple(each for name, each in wanted.items() if is_pluggable(each) and _is_new(each, there.get(name)))
 
@@ -138,7 +138,7 @@ def removed(vm: Mapping[str, Any]) -> tuple[Object, ...]:
 
 
 def kept(vm: Mapping[str, Any]) -> tuple[Object, ...]:
-    """Return the pluggable disks and media that guest and spec have, as the guest has them."""
+    """Return the guest's pluggable disks and media that are not :func:`removed`, as it has them; also drives that the spec lacks."""
     wanted, there = _by_name(vm)
     return tuple(each for name, each in there.items() if is_pluggable(each) and not _is_old(each, wanted.get(name)))
 
@@ -173,7 +173,7 @@ def entry_of(vm: Mapping[str, Any], disk: str) -> Object | None:
 
 
 def without_claims(vm: Mapping[str, Any]) -> tuple[Object, ...]:
-    """Return the entries of new disks with a claim that does not exist or is being deleted."""
+    """Return the entries in ``status.volumeStatus`` that wait because the claim does not exist or is being deleted."""
     return tuple(each for each in entries(vm) if each.get("reason") in (CLAIM_NOT_FOUND, CLAIM_TERMINATING))
 
 
@@ -183,7 +183,7 @@ def pod_name(vm: Object, disk: Mapping[str, Any]) -> str:
 
 
 def pod_of(vm: Object, disk: Mapping[str, Any]) -> AttachmentPod | None:
-    """Return a disk's attachment pod in ``status.volumeStatus``; None if the guest's own pod has the claim, or none has it yet."""
+    """Return a disk's attachment pod in ``status.volumeStatus``; None without one for the guest's present pod and this content."""
     found = (entry_of(vm, str(disk["name"])) or {}).get("hotplugVolume") or {}
     pod = AttachmentPod(str(found.get("attachPodName") or ""), str(found.get("attachPodUID") or ""))
     return pod if pod.uid and pod.name == pod_name(vm, disk) else None
@@ -215,12 +215,12 @@ def import_barrier(vm: Object) -> str:
 
 
 def user_of_claim(vm: Mapping[str, Any], disk: Mapping[str, Any]) -> str:
-    """Return the name of the guest's disk that already has the claim of ``disk``, or ""."""
+    """Return the name of the guest's disk, perhaps ``disk`` itself, that already has the claim of ``disk``, or ""."""
     return _with_claim_of(disk, _by_name(vm)[1])
 
 
 def user_of_identity(vm: Mapping[str, Any], disk: Mapping[str, Any]) -> str:
-    """Return the name of the guest's disk that already has the serial or World Wide Name of ``disk``, or ""."""
+    """Return the name of another disk of the guest that already has the serial or World Wide Name of ``disk``, or ""."""
     return _with_identity_of(disk, _by_name(vm)[1])
 
 
@@ -250,14 +250,17 @@ def record(vm: Object) -> None:
 
 
 def take(vm: Object, changed: Collection[str]) -> None:
-    """Change the disks of these names in ``status.running`` to the spec's, in place. A drive with another medium is then empty."""
+    """Change the disks of these names in ``status.running`` to the spec's, in place; it goes if it then equals the spec.
+
+    A drive with another medium is then empty.
+    """
     runs, ejected = vm["status"][running.RUNNING], [str(each["name"]) for each in removed(vm)]
     desired = _without_media(vm["spec"]["domain"], ejected)
     running.set_domain(vm, with_disks(runs.get("domain") or {}, desired, changed))
 
 
 def with_added(vm: Mapping[str, Any]) -> Object:
-    """Return the machine with all :func:`added` disks in ``status.running`` that virt-launcher can plug."""
+    """Return a copy of the machine; its ``status.running`` also has the :func:`added` disks that virt-launcher can plug."""
     changes, runs = changes_of(vm), running.domains_of(vm)[1]
     if not (found := [str(each["name"]) for each in added(vm) if is_supported(each, changes)]):
         return dict(vm)
@@ -274,7 +277,7 @@ def live(vm: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def with_disks(runs: Domain, desired: Domain, changed: Collection[str]) -> Object:
-    """Return ``runs`` with the disks of these names as in ``desired``, all in the order of ``desired``."""
+    """Return a copy of ``runs`` in which disks of these names come, go or change their medium as in ``desired``, in its order."""
     there, wanted = _written(runs), _written(desired)
     found = [_taken(there.get(name), disk, is_changed=name in changed) for name, disk in wanted.items() if name in there or name in changed]
     found += [disk for name, disk in there.items() if name not in wanted and name not in changed]

@@ -24,9 +24,10 @@ _CARDS: Final = "spec.domain.devices.interfaces"
 
 
 def is_pluggable(card: Mapping[str, Any], domain: Domain) -> bool:
-    """Return whether a running guest can get and lose this card: one on a tap with one queue, without the pod's own address.
+    """Return whether a running guest can get and lose this card, by type, model and one queue.
 
-    Other types need a new pod or domain; further queues need memory of the pod.
+    Types: masquerade, macvtap, plugin, and bridge with ``network``; models: ``MODELS``. ``domain`` is the running one: further queues need
+    memory of the pod.
     """
     is_type = card["type"] in ("masquerade", interfaces.MACVTAP, interfaces.PLUGIN) or (
         card["type"] == "bridge" and bool(card.get("network"))
@@ -73,7 +74,7 @@ def kept(vm: Mapping[str, Any]) -> tuple[Object, ...]:
 
 
 def coming(vm: Mapping[str, Any]) -> tuple[Object, ...]:
-    """Return the :func:`added` cards that can be attached now: there is room, and no card conflicts with them."""
+    """Return the :func:`added` cards for which there is room, and with which no card conflicts. The pod may lack their networks."""
     there, found = interfaces.defaulted(running.domains_of(vm)[1]), list[Object]()
     for each in added(vm):
         others = [*there, *found]
@@ -93,24 +94,24 @@ def live(vm: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def take(vm: Object, changed: Collection[str]) -> None:
-    """Change these cards (names) in ``status.running`` to the spec's, in place."""
+    """Add or remove cards of these names in ``status.running`` as in the spec, in place; it goes if it then equals the spec."""
     running.set_domain(vm, _with_presence(vm, changed))
 
 
 def with_coming(vm: Object, names: Collection[str]) -> Object:
-    """Return the machine with those :func:`coming` cards that have these names in ``status.running``."""
+    """Return the machine; its ``status.running``, in a copy, also has those :func:`coming` cards that have these names."""
     found = [str(each["name"]) for each in coming(vm) if each["name"] in names]
     return _with_cards(vm, found) if found else vm
 
 
 def with_added(vm: Mapping[str, Any]) -> Object:
-    """Return the machine with all :func:`added` cards in ``status.running``."""
+    """Return a copy of the machine with all :func:`added` cards in ``status.running``, also those that conflict."""
     found = [str(each["name"]) for each in added(vm)]
     return _with_cards(dict(vm), found) if found else dict(vm)
 
 
 def alone(vm: Object, card: str) -> Object:
-    """Return the machine with only this card in ``status.running``, as the guest or else the spec has it."""
+    """Return a copy of the machine with only this card (name) in ``status.running``, as the guest or else the spec has it."""
     desired, runs = running.domains_of(vm)
     found = {**_by_name(desired), **_by_name(runs)}[card]
     domain = given.with_devices(runs, "interfaces", [found])
@@ -118,7 +119,7 @@ def alone(vm: Object, card: str) -> Object:
 
 
 def with_interfaces(runs: Domain, desired: Domain, changed: Collection[str]) -> Object:
-    """Return ``runs`` with the cards of these names as in ``desired``, all in the order of ``desired``."""
+    """Return a copy of ``runs`` in which cards of these names come or go as in ``desired``, in its order."""
     there, wanted = _by_name(runs), _by_name(desired)
     found = [there.get(name, card) for name, card in wanted.items() if name in there or name in changed]
     found += [card for name, card in there.items() if name not in wanted and name not in changed]

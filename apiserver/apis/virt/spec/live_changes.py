@@ -34,7 +34,7 @@ MAX_CHANGES: Final = 64
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """A setting's place in ``spec.domain``, and its values' comparison."""
+    """A setting's place in ``spec.domain``, and functions that return its devices and a device's value as comparable text."""
 
     place: str
     """``devices.`` and the list of devices with this setting, or another member of ``spec.domain``."""
@@ -205,7 +205,10 @@ def _take(vm: Object, found: list[Change]) -> None:
 
 
 def follows(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
-    """Return whether ``status.running`` of ``new`` only took the spec's settings and cards, and lost devices that the spec lacks."""
+    """Return whether ``status.running`` of ``new`` only took the spec's settings, cards and disks in attachment pods.
+
+    It may also have lost devices that the spec lacks.
+    """
     left = of(new)
     expected = {**old, "status": dict(old.get("status") or {})}
     if taken := [change for change in of(old) if change not in left]:
@@ -229,12 +232,12 @@ def with_changes(domain: Object, desired: Domain, changes: list[Change]) -> Obje
 
 
 def device_of(domain: Domain, change: Change) -> Object:
-    """Return a change's device in ``domain``."""
+    """Return, as written, the device (or ``cpu``, ``memory``) of a change in ``domain``, which must have it."""
     return next(device for name, device in _devices(domain, SETTINGS[change.what]) if name == change.name)
 
 
 def with_setting(domain: Domain, change: Change, device: Mapping[str, Any]) -> Object:
-    """Return ``domain`` with the changed setting of ``device``."""
+    """Return a copy of ``domain`` with the setting of ``change`` as ``device`` (:func:`device_of`) has it."""
     return _with_settings(domain, SETTINGS[change.what], {change.name: device})
 
 

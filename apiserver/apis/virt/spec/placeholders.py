@@ -16,7 +16,10 @@ _PLACEHOLDER: Final = re.compile(r"(\$?)\$\(vm\.([^()]*)\)")
 
 
 def expanded(value: Any, values: Mapping[str, str]) -> Any:  # noqa: ANN401  JSON
-    """Return JSON data with values in place of the placeholders that ``values`` names."""
+    """Return a copy of JSON data with ``values`` for placeholders ``$(vm.NAME)`` in strings, not keys; unknown ones stay.
+
+    ``$$(vm.NAME)`` becomes ``$(vm.NAME)``.
+    """
 
     def replaced(found: re.Match[str]) -> str:
         return found[0][1:] if found[1] else values.get(found[2], found[0])

@@ -52,7 +52,7 @@ class Probe:
 def of(spec: Mapping[str, Any], field: str) -> Probe | None:
     """Return the ``Probe`` in a field of ``spec``; None without one or without a handler, which virt-api refuses.
 
-    Numbers outside of virt-api's limits become the nearest limit.
+    Numbers outside of virt-api's limits become the nearest limit, an invalid port 0.
     """
     given = spec.get(field)
     if not given:

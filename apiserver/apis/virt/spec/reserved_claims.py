@@ -18,26 +18,26 @@ KEEPING: Final = (None, hot_plug.POD_NOT_RUNNING, hot_plug.MIGRATING)
 
 
 def names(vm: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the reserved claims; none if the field is invalid."""
+    """Return the names of the reserved claims; none if the field is invalid."""
     found = dig_vm(vm, "status", running.RUNNING, running.RESERVED)
     return tuple(each for each in found if isinstance(each, str)) if isinstance(found, list) else ()
 
 
 def uses(vm: Mapping[str, Any]) -> dict[str, disk_uses.Use]:
-    """Return the use of each reserved claim."""
+    """Return, by name, the use of the reserved claims for which a disk still waits."""
     found = names(vm)
     return {claim: use for claim, use in _wanted(vm).items() if claim in found} if found else {}
 
 
 def locks(vm: Mapping[str, Any]) -> frozenset[disk_uses.Lock]:
-    """Return the locks on reserved claims."""
+    """Return the locks on the claims of :func:`uses`."""
     return frozenset(disk_uses.lock_of_disk(claim, use) for claim, use in uses(vm).items())
 
 
 def reserve(vm: Object, old: Mapping[str, Any], *, attaches: bool) -> None:
-    """Reserve, in place, the claims of disks that the guest can get since this write, and keep those that ``old`` has.
+    """Reserve, in place, the claims of disks that the guest can get since this write. Reservations of ``old`` stay while their disks wait.
 
-    ``attaches``: the machine is in a phase in which it gets disks.
+    ``attaches``: the machine is in a phase in which it gets disks; otherwise all reservations end.
     """
     if not dig_vm(vm, "status", running.RUNNING):
         return
@@ -46,7 +46,7 @@ def reserve(vm: Object, old: Mapping[str, Any], *, attaches: bool) -> None:
 
 
 def without(vm: Object, claim: str) -> Object:
-    """Return the machine without this reservation."""
+    """Return a copy of the machine without the reservation of ``claim``."""
     found = {**vm, "status": {**vm["status"]}}
     _set(found, [each for each in names(vm) if each != claim])
     return found

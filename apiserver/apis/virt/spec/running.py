@@ -106,9 +106,9 @@ def set_domain(vm: Object, domain: Object) -> None:
 
 
 def keep(obj: Object, old: Object, *, has_guest: bool) -> None:
-    """Copy the guest's hardware from the old status to the new one of ``obj``, in place; remove it without a guest.
+    """Replace ``status.running`` of ``obj`` by that of ``old``, in place; without a guest, remove all fields ``OF_A_GUEST``.
 
-    A suspended guest keeps its devices, because its image has libvirt's names of them.
+    ``podResize`` is copied only if ``obj`` lacks it, as are a suspended guest's devices, because its image has libvirt's names of them.
     """
     status = obj.get("status")
     if not isinstance(status, dict):

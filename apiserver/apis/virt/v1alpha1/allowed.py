@@ -12,7 +12,7 @@ from apiserver.apis.virt.v1alpha1.domain.rules import Object
 
 @dataclass(frozen=True, slots=True)
 class Allowed:
-    """The administrator's settings, from flags of virt-api."""
+    """What the administrator lets machines use, from flags of virt-api; by default nothing."""
 
     vsock: bool = False
     """Connects every process of a node with every guest there, across namespaces."""
@@ -30,7 +30,7 @@ NOTHING: Final = Allowed()
 
 
 def validate(spec: Object, path: Path, allowed: Allowed, namespace: str = "") -> list[FieldError]:
-    """Return errors for fields of a machine's spec that this cluster does not allow."""
+    """Return errors for fields of a machine's spec, at ``path``, that this cluster does not allow; ``namespace`` is the machine's."""
     domain, path = spec.get("domain") or {}, path.child("domain", "devices")
     found = _validate_vsock(domain, path, allowed) + _validate_macvtaps(domain, path, allowed)
     found += _validate_storage_plugins(domain, path, allowed)

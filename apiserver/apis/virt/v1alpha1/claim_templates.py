@@ -31,7 +31,7 @@ class ClaimMetadata(Model):
 
 
 class ClaimResources(Model):
-    """The size of the claims."""
+    """The size of the claims, as ``requests.storage``."""
 
     requests: dict[str, Quantity] = Field(description="The size, as storage.")
 

@@ -16,7 +16,7 @@ GRACE_PERIOD_SECONDS: Final = 30
 
 
 def default_virtual_machine(obj: dict[str, Any]) -> None:
-    """Set the defaults of a VirtualMachine, in place."""
+    """Set the defaults of a VirtualMachine's absent fields, in place; in ``spec.domain``, none with ``domainXML``."""
     spec = _object(obj, "spec")
     spec.setdefault("runStrategy", power.RERUN_ON_FAILURE)
     rerun = _object(spec, "rerun")

@@ -22,7 +22,7 @@ MAX_SHOWN: Final = 80
 
 
 def validate(spec: Object, path: Path) -> list[FieldError]:
-    """Return errors in ``spec.domain`` and ``spec.domainXML``."""
+    """Return errors in the spec's ``domain`` and ``domainXML``, below ``path``; one is required."""
     xml, typed = spec.get(XML), spec.get(DOMAIN)
     if xml is None:
         if typed is None:

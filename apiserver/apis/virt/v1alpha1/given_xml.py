@@ -8,7 +8,7 @@ from apiserver.apis.meta.schema import Kind
 
 
 class VirtualMachineDomainXML(Kind):
-    """The domain XML of a running machine, as passed to libvirt."""
+    """The domain XML of a running machine, as its pod prepared it for libvirt, without secrets."""
 
     xml: str | None = Field(
         None,

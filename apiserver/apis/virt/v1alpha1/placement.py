@@ -20,7 +20,7 @@ _OPERATORS: Final = ("Equal", "Exists")
 
 
 def validate(spec: Object, path: Path) -> list[FieldError]:
-    """Return errors in ``nodeSelector``, affinity, tolerations, ``topologySpreadConstraints`` and names of scheduling."""
+    """Return errors in ``nodeSelector``, affinity, tolerations, ``topologySpreadConstraints`` and names of scheduling, below ``path``."""
     found = validate_selector(spec, path)
     for field in ("priorityClassName", "schedulerName", "nodeName"):
         name = spec.get(field)
@@ -42,7 +42,7 @@ def validate(spec: Object, path: Path) -> list[FieldError]:
 
 
 def validate_selector(spec: Object, path: Path) -> list[FieldError]:
-    """Return errors in ``nodeSelector``."""
+    """Return errors in ``nodeSelector``, below ``path``."""
     selector, place = spec.get("nodeSelector") or {}, path.child("nodeSelector")
     hosts = [selector[each] for each in (virt_names.HOSTNAME_SELECTOR, virt_names.HOSTNAME_LABEL) if each in selector]
     text = f"{virt_names.HOSTNAME_SELECTOR} stands for {virt_names.HOSTNAME_LABEL}: no node has two values of it"
@@ -114,7 +114,7 @@ def _pod_term(term: Object, path: Path) -> list[FieldError]:
 
 
 def validate_label_selector(selector: Object | None, path: Path) -> list[FieldError]:
-    """Return errors in a LabelSelector."""
+    """Return errors in a LabelSelector; none for None."""
     if not selector:
         return []
     found = objectmeta.validate_labels(selector.get("matchLabels") or {}, path.child("matchLabels"))

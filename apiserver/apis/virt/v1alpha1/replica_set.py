@@ -60,7 +60,7 @@ class VirtualMachineTemplate(Model):
 
 
 class Ordinals(Model):
-    """Numbers at the ends of the machines' names."""
+    """Numbers, instead of random characters, at the ends of the machines' names."""
 
     start: Int32 | None = Field(None, description="The first number. Default 0. A change deletes machines with numbers out of range.")
 
@@ -113,7 +113,7 @@ class Revision(Model):
 
 
 class VirtualMachineReplicaSetStatus(Model):
-    """The machines that exist. Those in deletion and finished ones count only where that is said."""
+    """Numbers of machines. Those in deletion count only as terminatingReplicas, those that are over only as finishedReplicas."""
 
     replicas: Int32 | None = Field(None, description="Number of machines.")
     fully_labeled_replicas: Int32 | None = Field(None, description="Number of machines that have all labels of the template.")
@@ -149,7 +149,7 @@ class VirtualMachineReplicaSet(Kind):
 
 
 def default(obj: dict[str, Any]) -> None:
-    """Set the defaults of a VirtualMachineReplicaSet and its template, in place."""
+    """Set the defaults of a VirtualMachineReplicaSet, its template and recorded templates, in place."""
     spec = obj.setdefault("spec", {})
     spec.setdefault("replicas", 1)
     if isinstance(spec.get("ordinals"), dict):
@@ -162,7 +162,7 @@ def default(obj: dict[str, Any]) -> None:
 
 
 def validate(obj: Object, allowed: Allowed = NOTHING) -> list[FieldError]:
-    """Return errors in a VirtualMachineReplicaSet."""
+    """Return errors in a new VirtualMachineReplicaSet with defaults."""
     found = size.validate(obj) + _validate_name(obj) + _validate_numbers(obj["spec"]) + _validate_selector(obj["spec"])
     return [*found, *claim_templates.validate(obj["spec"]), *rollouts.validate(obj["spec"]), *_validate_template(obj, allowed)]
 

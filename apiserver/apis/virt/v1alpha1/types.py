@@ -326,7 +326,7 @@ class PhaseTransitionTimestamp(Model):
 
 
 class RunningHardware(Model):
-    """Fields of the spec that the guest runs with, where an edit changed them."""
+    """All fields of the spec that describe the guest's hardware, as it runs, while an edit waits for the next start."""
 
     generation: Int64 | None = Field(None, description="The last generation of the spec that had them all.")
     domain: Domain | None = Field(None, description="spec.domain of the guest.")
@@ -344,14 +344,14 @@ class RunningHardware(Model):
 
 
 class HotplugVolumeStatus(Model):
-    """The pod that has a claim for a running guest."""
+    """The attachment pod that mounts a disk's claim or image for a running guest."""
 
     attach_pod_name: str | None = Field(None, description="The pod's name.")
     attach_pod_uid: str | None = Field(None, alias="attachPodUID", description="The pod's uid.")
 
 
 class VolumeStatus(Model):
-    """A claim that was added to a running machine, and that its own pod lacks."""
+    """A disk or medium that a running machine got, and that needs a pod of its own."""
 
     name: str = Field(description="The disk's name in the spec.")
     claim_name: str | None = Field(None, description="The disk's PersistentVolumeClaim.")

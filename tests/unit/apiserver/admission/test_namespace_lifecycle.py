@@ -32,7 +32,7 @@ class _Copy:
 
 
 class _Cluster(_Copy):
-    """The true state, which the local copy may lag behind."""
+    """The client: namespaces as they are, which the local copy may lag behind. Without ``answers``, requests fail."""
 
     def __init__(self, *objects: Object, answers: bool = True) -> None:
         super().__init__(*objects)

@@ -26,7 +26,7 @@ def changed(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
 def conditions(
     old: Mapping[str, Any], new: Mapping[str, Any], settable: frozenset[str], removable: frozenset[str] = frozenset()
 ) -> Iterator[FieldError]:
-    """Yield errors for changed conditions of types that are not ``settable``, and removed ones of types that are not ``removable``."""
+    """Compare two statuses; yield errors for changed conditions of types not ``settable``, and removed ones not ``removable``."""
     before, after = ({each.get("type"): each for each in status.get("conditions") or ()} for status in (old, new))
     for kind in changed(before, after):
         if kind not in (settable if kind in after else removable):
@@ -34,7 +34,7 @@ def conditions(
 
 
 def timestamps(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[FieldError]:
-    """Yield an error unless ``phaseTransitionTimestamps`` only gets the entry of a new phase."""
+    """Compare two statuses; yield an error unless ``phaseTransitionTimestamps`` only gets the entry of a new phase."""
     before, after = ([*(status.get("phaseTransitionTimestamps") or ())] for status in (old, new))
     path = STATUS.child("phaseTransitionTimestamps")
     if old.get("phase") == new.get("phase"):
@@ -45,7 +45,7 @@ def timestamps(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[Field
 
 
 def moment(path: Path, text: object, now: datetime) -> Iterator[FieldError]:
-    """Yield an error for a time more than ``MAX_SKEW`` from ``now``: it would skip or extend the back-off."""
+    """Yield an error for a time (RFC 3339) more than ``MAX_SKEW`` from ``now``: it would skip or extend the back-off."""
     if text and abs(times.parse(str(text)) - now) > MAX_SKEW:
         minutes = int(MAX_SKEW.total_seconds() // 60)
         yield forbidden(path, f"must be within {minutes} minutes of virt-api's clock, which says {times.to_rfc3339(now)}")

@@ -35,7 +35,7 @@ RECORD: Final = ("sourceNode", "sourcePod", "targetNode", "targetPod", "startTim
 
 @dataclass(frozen=True, slots=True)
 class Rights:
-    """Fields of a machine's status that a virt-handler's write may change."""
+    """Fields and condition types of a machine's status that a virt-handler's write may change."""
 
     fields: frozenset[str]
     settable: frozenset[str]
@@ -117,7 +117,7 @@ def validate(write: MachineWrite) -> list[FieldError]:
 
 
 def followers(before: str, *, moves: bool) -> frozenset[str]:
-    """Return the phases that virt-handler may write after ``before``; ``moves``: it takes over another node's machine."""
+    """Return the phases that virt-handler may write after ``before``, also itself; ``moves``: it takes over another node's machine."""
     if moves:
         return phases.OWNED_BY_HANDLER & phases.VM_TRANSITIONS[before] | {before, phases.RUNNING}
     return phases.VM_TRANSITIONS[before] - {phases.UNKNOWN} | {before}

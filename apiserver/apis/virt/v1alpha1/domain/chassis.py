@@ -21,5 +21,5 @@ class Chassis(Model):
 
 
 def validate(domain: Object, path: Path) -> list[FieldError]:
-    """Return errors in ``chassis``."""
+    """Return errors in ``chassis``, below ``path``."""
     return validate_smbios(domain.get("chassis") or {}, hardware.FIELDS, path.child("chassis"))

@@ -88,7 +88,7 @@ class Clock(Model):
 
 
 def validate(domain: Object, path: Path) -> list[FieldError]:
-    """Return errors in ``clock``."""
+    """Return errors in ``clock``, below ``path``."""
     clock, path = domain.get("clock") or {}, path.child("clock")
     found = []
     zone = clock.get("timezone")

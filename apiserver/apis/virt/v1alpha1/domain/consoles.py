@@ -20,5 +20,5 @@ class Console(Model):
 
 
 def validate(domain: Object, path: Path) -> list[FieldError]:
-    """Return errors in ``devices.consoles``."""
+    """Return errors in ``devices.consoles``, below ``path``."""
     return validate_count(hardware.defaulted(domain), layout.SERIAL_PORTS, path.child("devices", "consoles"))

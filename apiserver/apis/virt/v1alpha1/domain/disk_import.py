@@ -89,7 +89,7 @@ class RegistryImport(Model):
 
 
 class DiskImport(Model):
-    """The image to download into a claim without an image."""
+    """The image to download into a claim without an image, from one of http, s3 and registry."""
 
     http: HTTPImport | None = Field(None, description="From a web server. One of http, s3 and registry is required.")
     s3: S3Import | None = Field(None, description="From an object store.")
@@ -114,7 +114,7 @@ class DiskImport(Model):
 
 
 def validate(given: Object, path: Path) -> list[FieldError]:
-    """Return errors in ``source.import`` of a disk."""
+    """Return errors in ``given``, the ``source.import`` of a disk, at ``path``."""
     found: list[FieldError] = []
     kinds = [kind for kind in disk_imports.KINDS if given.get(kind) is not None]
     if not kinds:

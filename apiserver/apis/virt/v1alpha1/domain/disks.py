@@ -232,7 +232,7 @@ class Disk(Model):
 
 
 def validate(domain: Object, path: Path) -> list[FieldError]:
-    """Return errors in ``devices.disks``."""
+    """Return errors in ``devices.disks``, below ``path``."""
     disks, path = hardware.defaulted(domain), path.child("devices", "disks")
     found = validate_count(disks, hardware.MAX_DISKS, path)
     for position, disk in enumerate(disks):

@@ -171,5 +171,5 @@ class Domain(Model):
 
 
 def validate(domain: Object, path: Path) -> list[FieldError]:
-    """Return errors in ``spec.domain``, family by family."""
+    """Return errors in ``spec.domain``, at ``path``, with defaults, family by family."""
     return [error for family in _FAMILIES for error in family.validate(domain, path)]

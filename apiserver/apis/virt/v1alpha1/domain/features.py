@@ -46,14 +46,14 @@ class FeatureKVM(Model):
 
 
 class FeatureSpinlocks(Model):
-    """Spin locks that the guest reports."""
+    """The guest reports spin locks to the hypervisor, after ``spinlocks`` attempts."""
 
     enabled: bool | None = Field(None, description="Whether it is enabled. Default true.")
     spinlocks: Int32 | None = Field(None, description="Attempts before the report, at least 4095. Default 4096.")
 
 
 class FeatureVendorID(Model):
-    """The hypervisor's name for the guest."""
+    """The name of the hypervisor that the guest sees."""
 
     enabled: bool | None = Field(None, description="Whether it is enabled. Default true.")
     vendorid: str | None = Field(None, description="The name, of at most 12 letters, digits, blanks, dots, dashes and underscores.")
@@ -94,7 +94,7 @@ class Features(Model):
 
 
 def validate(domain: Object, path: Path) -> list[FieldError]:
-    """Return errors in ``features``."""
+    """Return errors in ``features``, below ``path``."""
     path = path.child("features")
     return _validate_firmware(domain, path) + _validate_hyperv(domain, path.child("hyperv"))
 

@@ -46,7 +46,7 @@ class Filesystem(Model):
 
 
 def validate(domain: Object, path: Path) -> list[FieldError]:
-    """Return errors in ``devices.filesystems``."""
+    """Return errors in ``devices.filesystems``, below ``path``."""
     filesystems, field = hardware.defaulted(domain), path.child("devices", "filesystems")
     found = validate_count(filesystems, MAX_FILESYSTEMS, field)
     for position, filesystem in enumerate(filesystems):

@@ -97,7 +97,7 @@ class Firmware(Model):
 
 
 def validate(domain: Object, path: Path) -> list[FieldError]:
-    """Return errors in ``firmware`` of a domain with defaults."""
+    """Return errors in ``firmware``, below ``path``, of a domain with defaults."""
     firmware, place = domain.get("firmware") or {}, path.child("firmware")
     found = []
     if (uuid := firmware.get("uuid")) is not None and not forms.UUID.fullmatch(uuid):

@@ -20,7 +20,7 @@ class GPU(Model):
 
 
 def validate(domain: Object, path: Path) -> list[FieldError]:
-    """Return errors in ``devices.gpus``."""
+    """Return errors in ``devices.gpus``, below ``path``."""
     devices, path = hardware.defaulted(domain), path.child("devices", "gpus")
     found = validate_count(devices, MAX_HOST_DEVICES, path) + validate_unique(devices, "name", path)
     return found + [error for position, each in enumerate(devices) for error in validate_host_device(each, path.index(position))]

@@ -19,6 +19,6 @@ class Graphics(Model):
 
 
 def validate(domain: Object, path: Path) -> list[FieldError]:
-    """Return errors in ``devices.graphics``."""
+    """Return errors in ``devices.graphics``, below ``path``."""
     graphics, path = hardware.defaulted(domain), path.child("devices", "graphics")
     return validate_count(graphics, hardware.MAX_GRAPHICS, path) + validate_unique(graphics, "type", path)

@@ -22,7 +22,7 @@ class HostDevice(Model):
 
 
 def validate(domain: Object, path: Path) -> list[FieldError]:
-    """Return errors in ``devices.hostDevices``."""
+    """Return errors in ``devices.hostDevices``, below ``path``."""
     devices, path = hardware.defaulted(domain), path.child("devices", "hostDevices")
     found = validate_count(devices, MAX_HOST_DEVICES, path) + validate_unique(devices, "name", path)
     taken = {each.get("name") for each in gpus.defaulted(domain)}

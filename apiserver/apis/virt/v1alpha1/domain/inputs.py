@@ -24,5 +24,5 @@ class Input(Model):
 
 
 def validate(domain: Object, path: Path) -> list[FieldError]:
-    """Return errors in ``devices.inputs``."""
+    """Return errors in ``devices.inputs``, below ``path``."""
     return validate_count(hardware.defaulted(domain), MAX_INPUTS, path.child("devices", "inputs"))

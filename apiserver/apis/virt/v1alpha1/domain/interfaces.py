@@ -88,7 +88,7 @@ class Interface(Model):
 
 
 def validate(domain: Object, path: Path) -> list[FieldError]:
-    """Return errors in ``devices.interfaces``."""
+    """Return errors in ``devices.interfaces``, below ``path``."""
     interfaces, path = hardware.defaulted(domain), path.child("devices", "interfaces")
     found = validate_count(interfaces, hardware.MAX_INTERFACES, path)
     for position, interface in enumerate(interfaces):

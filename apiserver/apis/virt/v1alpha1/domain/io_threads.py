@@ -21,6 +21,6 @@ class IOThreads(Model):
 
 
 def validate(domain: Object, path: Path) -> list[FieldError]:
-    """Return errors in ``ioThreads``."""
+    """Return errors in ``ioThreads``, below ``path``."""
     count = (domain.get("ioThreads") or {}).get("count")
     return [] if count is None else validate_between(count, 0, hardware.MAX, path.child("ioThreads", "count"))

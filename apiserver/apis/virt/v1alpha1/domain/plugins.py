@@ -8,7 +8,7 @@ from apiserver.apis.virt.v1alpha1.domain.rules import Object
 
 
 def validate_plugin(device: Object, path: Path, *, of_type: str) -> list[FieldError]:
-    """Return errors in ``plugin`` and ``options`` of a device; only devices of one type have them."""
+    """Return errors in ``plugin`` and ``options`` of a device; only devices of type ``of_type`` may have them."""
     if device["type"] != of_type:
         given = (each for each in ("plugin", "options") if device.get(each) is not None)
         return [forbidden(path.child(each), f"may be set only for type {of_type}") for each in given]

@@ -18,7 +18,7 @@ _ID: Final = re.compile(r"0x[0-9a-fA-F]{4}")
 
 
 class RedirectionRule(Model):
-    """Selects USB devices that match all given fields; without fields, all."""
+    """A rule that allows or rejects the USB devices that match all given fields; without fields, all."""
 
     device_class: str | None = Field(
         None,
@@ -47,7 +47,7 @@ class RedirectedDevices(Model):
 
 
 def validate(domain: Object, path: Path) -> list[FieldError]:
-    """Return errors in ``devices.redirectedDevices``."""
+    """Return errors in ``devices.redirectedDevices``, below ``path``."""
     devices, path = hardware.defaulted(domain), path.child("devices", "redirectedDevices")
     if devices is None:
         return []

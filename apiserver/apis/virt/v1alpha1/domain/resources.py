@@ -52,7 +52,7 @@ class Resources(Model):
 
 
 def validate(domain: Object, path: Path) -> list[FieldError]:
-    """Return errors in ``resources``."""
+    """Return errors in ``resources``, below ``path``."""
     path = path.child("resources")
     found = [
         error

@@ -27,7 +27,7 @@ class Rng(Model):
 
 
 def validate(domain: Object, path: Path) -> list[FieldError]:
-    """Return errors in ``devices.rng``."""
+    """Return errors in ``devices.rng``, below ``path``."""
     rng, path = hardware.defaulted(domain), path.child("devices", "rng", "rate")
     if "rate" not in rng:
         return []

@@ -59,7 +59,7 @@ def validate_count(items: Sequence[object], most: int, path: Path) -> list[Field
 
 
 def validate_device_name(name: str, path: Path) -> list[FieldError]:
-    """Return errors in a device's name."""
+    """Return errors in a device's name: a DNS label of at most ``MAX_DEVICE_NAME`` characters."""
     if not name:
         return [required(path)]
     if len(name) > MAX_DEVICE_NAME:
@@ -77,7 +77,7 @@ def validate_image(reference: str, path: Path) -> list[FieldError]:
 
 
 def validate_path(text: str, path: Path, *, absolute: bool) -> list[FieldError]:
-    """Return errors in a file's path within an image or volume."""
+    """Return errors in a file's path, not empty, within an image or volume; ``absolute``: it must begin with a slash."""
     if not text:
         return [required(path)]
     if absolute and not text.startswith("/"):
@@ -90,7 +90,7 @@ def validate_path(text: str, path: Path, *, absolute: bool) -> list[FieldError]:
 
 
 def validate_smbios(given: Object, fields: Sequence[str], path: Path) -> list[FieldError]:
-    """Return errors in strings for the guest's SMBIOS tables."""
+    """Return errors in ``fields`` of ``given``, if set: strings for the guest's SMBIOS tables."""
     found = []
     for field in fields:
         value = given.get(field)
@@ -120,7 +120,7 @@ def validate_host_device(device: Object, path: Path) -> list[FieldError]:
 
 
 def validate_unique(items: Sequence[Object], field: str, path: Path) -> list[FieldError]:
-    """Return errors for duplicate values of a field in a list; MAC addresses are compared as numbers."""
+    """Return an error for each item that repeats a value of ``field`` other than None. MAC addresses are compared in one notation."""
     seen: set[Any] = set()
     found = []
     for position, each in enumerate(items):

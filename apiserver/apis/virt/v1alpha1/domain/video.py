@@ -27,7 +27,7 @@ class Video(Model):
 
 
 def validate(domain: Object, path: Path) -> list[FieldError]:
-    """Return errors in ``devices.video``."""
+    """Return errors in ``devices.video``, below ``path``."""
     video, path = hardware.defaulted(domain), path.child("devices", "video")
     kind, found = video["type"], []
     if kind == "none" and graphics.defaulted(domain):

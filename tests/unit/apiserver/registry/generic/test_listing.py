@@ -67,7 +67,7 @@ def test_revisions_are_decimal_numbers() -> None:
 
 
 class _Even:
-    """A selection with enough terms to take a while."""
+    """A selection of every second item, with enough terms to take a while."""
 
     number = 1000
 
