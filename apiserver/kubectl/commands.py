@@ -20,6 +20,7 @@ from apiserver.apis.virt.spec.password import Password
 from apiserver.kubectl import (
     access,
     acting,
+    chosen_node,
     console,
     creating,
     displays,
@@ -215,6 +216,8 @@ async def _act(parsed: argparse.Namespace, load: migrations.Load) -> int:
             parsed.names, lambda name: migrations.cancel(name, load, waiting, by_migration=name in named, dry_run=dry_run)
         )
     body = verbs.body_of(parsed)
+    if getattr(parsed, "node", None):
+        await chosen_node.warn(await load(), parsed.node)
     if parsed.command == "migrate":
         return await acting.each(parsed.names, lambda name: migrations.migrate(name, load, waiting, body, dry_run=dry_run))
     return await acting.act(load, parsed.names, parsed.command, body, waiting, dry_run=dry_run)

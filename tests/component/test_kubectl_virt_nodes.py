@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from apiserver.apis.meta import errors, times
-from apiserver.kubectl import commands, fencing, node_list
+from apiserver.kubectl import chosen_node, commands, fencing, node_list
 from apiserver.kubectl.access import Access
 from apiserver.kubectl.messages import Failure
 from tests.fakes.kubeapi import FakeAPI
@@ -149,6 +149,22 @@ async def test_a_missing_right_to_nodes_is_told(api: FakeAPI, access: Access) ->
     api.refusals.append(errors.Forbidden("no"))
     with pytest.raises(Failure, match="cannot get node node2"):
         await fencing.fence(access, "node2", None, watch_seconds=0)
+
+
+@pytest.mark.parametrize(("node", "warned"), [("node1", False), ("node9", True)])
+async def test_choosing_an_unknown_node_warns(
+    api: FakeAPI, access: Access, capsys: pytest.CaptureFixture[str], node: str, *, warned: bool
+) -> None:
+    await api.put(NODES, {"metadata": {"name": "node1", "labels": {"kubernetes.io/hostname": "node1"}}})
+    await chosen_node.warn(access, node)
+    line = f"Warning: no node has the label kubernetes.io/hostname={node}: the guest waits for one. kubectl virt nodes lists all\n"
+    assert capsys.readouterr().err == (line if warned else "")
+
+
+async def test_without_a_right_to_nodes_none_is_unknown(api: FakeAPI, access: Access, capsys: pytest.CaptureFixture[str]) -> None:
+    api.refusals.append(errors.Forbidden("no"))
+    await chosen_node.warn(access, "node9")
+    assert not capsys.readouterr().err
 
 
 def test_fence_needs_the_statement_that_the_node_is_off(capsys: pytest.CaptureFixture[str]) -> None:
