@@ -37,7 +37,7 @@ from controller.reconcilers.indexes import Informers
 from controller.reconcilers.replica_sets import claims, finished, membership, replica_set_plan
 from controller.reconcilers.replica_sets.membership import BY_CONTROLLER, BY_NAMESPACE, Orphans
 from controller.reconcilers.replica_sets.replica_set_plan import BURST, Observed, Plan
-from controller.reconcilers.replica_sets.replica_set_status import Failure, status
+from controller.reconcilers.replica_sets.replica_set_status import Failure, refusal, status
 from controller.reconcilers.settings import FIELD_MANAGER
 from controller.runtime.clock import Clock
 from controller.runtime.reconciling import Controller, Request, Result
@@ -283,9 +283,9 @@ class ReplicaSets:
             raise unknown[0]
         if not refused:
             return None
-        message = one_line(str(refused[0]), MAX_REFUSAL)
-        self._tell(replica_set, "Warning", reason, message)
-        return Failure(reason, message)
+        failure = refusal(replica_set, reason, one_line(str(refused[0]), MAX_REFUSAL))
+        self._tell(replica_set, "Warning", reason, failure.message)
+        return failure
 
     def _tell(self, replica_set: Object, type_: Literal["Normal", "Warning"], reason: str, message: str) -> None:
         self._recorder.event(replica_set, REPLICA_SETS, type_, reason, message)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from apiserver.apis.meta import times
+from apiserver.apis.meta import names, times
 from apiserver.apis.meta.objects import Object, generation_of, labels_of, name_of, new_condition, with_condition, without_condition
 from apiserver.apis.virt import structure
 from apiserver.apis.virt.kinds import dig_replica_set
@@ -21,6 +22,17 @@ class Failure:
 
     reason: str
     message: str
+
+
+def refusal(replica_set: Object, reason: str, message: str) -> Failure:
+    """Return the Failure of a refused write; of a random name of a new machine it has only the prefix.
+
+    A new name in each pass would change the status, which starts the next pass at once.
+    """
+    prefix = f"{name_of(replica_set)}-"[: names.MAX_GENERATED_BASE]
+    random_name = rf"{re.escape(prefix)}[{names.GENERATED_ALPHABET}]{{{names.GENERATED_SUFFIX}}}(?![a-z0-9])"
+    is_random = reason == replica_sets.FAILED_CREATE and not ordinals.has_ordinals(replica_set)
+    return Failure(reason, re.sub(random_name, prefix, message) if is_random else message)
 
 
 def status(replica_set: Object, plan: Plan, failure: Failure | None, now: datetime) -> Object:

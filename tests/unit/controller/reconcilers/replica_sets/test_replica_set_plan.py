@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from apiserver.apis.meta.objects import Object, name_of
 from controller.reconcilers.replica_sets import finished, membership, replica_set_plan
 from controller.reconcilers.replica_sets.replica_set_plan import Observed, Plan
-from controller.reconcilers.replica_sets.replica_set_status import Failure, status
+from controller.reconcilers.replica_sets.replica_set_status import Failure, refusal, status
 from tests.clients import kstatus
 from tests.unit.controller.reconcilers.replica_sets.builders import NOW, WEB, a_finished_machine, a_machine, a_set, ago
 
@@ -145,6 +145,22 @@ def test_the_status_counts_machines() -> None:
         ("Reconciling", "ReplicasUnavailable"),
     ]
     assert plan(replica_set, *machines[:3]).requeue_after == 30
+
+
+@pytest.mark.parametrize(
+    ("replica_set", "reason", "name", "told"),
+    [
+        (a_set(), "FailedCreate", "web-x7k2q", "web-"),
+        (a_set(), "FailedCreate", "web-x7k2qa", "web-x7k2qa"),
+        (a_set(), "FailedCreate", "web-x7k2", "web-x7k2"),
+        (a_set(), "FailedDelete", "web-x7k2q", "web-x7k2q"),
+        (a_set(name="w" * 60), "FailedCreate", "w" * 58 + "x7k2q", "w" * 58),
+        (a_set(ordinals={"start": 22222}), "FailedCreate", "web-22222", "web-22222"),
+    ],
+)
+def test_a_refused_creation_has_no_random_name(replica_set: Object, reason: str, name: str, told: str) -> None:
+    quota = 'virtualmachines "{}" is forbidden: exceeded quota: q'
+    assert refusal(replica_set, reason, quota.format(name)) == Failure(reason, quota.format(told))
 
 
 def test_conditions_come_and_go() -> None:
