@@ -60,7 +60,7 @@ def concern_of(migration: Object) -> list[NamespacedName | str]:
 
 
 class Evictions:
-    """Decides whether a pod may be evicted; before the answer it creates the Migration, or writes the status, that this needs."""
+    """Answers evictions of pods. A guest that must migrate first gets a Migration, and its pod is refused until the guest has moved."""
 
     def __init__(
         self,
@@ -73,11 +73,7 @@ class Evictions:
         seconds: float = SECONDS,
         elapsed: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Create the admission.
-
-        ``migrations`` has the index ``BY_CONCERN``; etcd runs in ``namespace``; ``seconds`` is the time limit for an answer; ``elapsed``:
-        monotonic seconds.
-        """
+        """The caller runs ``migrations``, with index ``BY_CONCERN``. etcd is in ``namespace``; ``seconds`` limits an answer's time."""
         self._client = client
         self._clock = clock
         self._limits = limits

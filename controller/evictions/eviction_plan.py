@@ -107,7 +107,7 @@ ALLOWED: Final = Decision(allowed=True)
 
 
 def rehearsed(decision: Decision) -> Decision:
-    """Return the answer to a dry run: a permanent refusal becomes final, a temporary one is allowed with its message; others stay."""
+    """Return the answer to a dry run: a lasting refusal becomes final, another one is allowed with its message; an allowed one stays."""
     if decision.allowed:
         return decision
     return replace(decision, final=True) if decision.lasts else Decision(allowed=True, message=decision.message)

@@ -17,7 +17,7 @@ CLUSTER: Final = ""
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Evictions' concurrent migrations from one node or in the cluster, and their limit."""
+    """Evictions' concurrent migrations from the node ``where``, or if empty in the cluster, and their limit."""
 
     where: str
     limit: int

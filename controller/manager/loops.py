@@ -304,7 +304,7 @@ EVICTING: Final = _right(PODS, "create", "eviction")
 
 
 def controller(loop: Loop, given: Material, *, workers: int, observer: Observer) -> Controller:
-    """Return the Controller of a loop, subscribed to its informers; the caller runs it."""
+    """Return the Controller of a loop, subscribed to its informers; the caller runs it. ``workers``: unless the loop has a number."""
     reconciler = loop.make(given)
     sound: Reconciler = reconciler
     if loop.validate is not None:

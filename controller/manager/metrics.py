@@ -48,11 +48,11 @@ class Metrics:
         self._queues[controller.name] = controller
 
     def watch_informers(self, informers: Sequence[Informer]) -> None:
-        """Add the number of received objects that informers could not process to the metrics."""
+        """Add the number of received objects that these informers could not process to the metrics."""
         self._faults = lambda: sum(each.faults for each in informers)
 
     def watch_machines(self, machines: Callable[[], Sequence[Object]], strategy: evictions.Strategy) -> None:
-        """Add metrics of each machine; only the leader has them. ``strategy`` is the cluster's for evictions."""
+        """Add metrics of each machine, on the leader. ``strategy`` is the cluster's for evictions."""
         self._machines = machines
         self._strategy = strategy
 

@@ -28,7 +28,7 @@ class CreatePod:
 
 @dataclass(frozen=True, slots=True)
 class DeletePod:
-    """Delete the pod with this uid."""
+    """Delete the pod with this uid, if it still exists."""
 
     name: str
     uid: str

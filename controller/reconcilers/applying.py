@@ -72,7 +72,7 @@ class HotPlugRefused(Exception):
 
 
 class _Refused(NamedTuple):
-    """A refused pod: until ``until``, the same pod is refused with the same message, without a request.
+    """A refused pod; before ``until``, the same pod is refused with this message, without a request.
 
     A new request could get other words, and writing them causes the next pass.
     """

@@ -16,7 +16,7 @@ SIZE: Final = "source.create.size"
 
 
 def claims_of(vm: Object) -> tuple[str, ...]:
-    """Return the names of all claims of the machine, without duplicates, those of disks first."""
+    """Return the names of all claims of the machine's running form, without duplicates, those of disks first."""
     domain = domain_of(vm)
     of_disks = [name for each in disks.defaulted(domain) if (name := disks.claim_of(each))]
     return tuple(dict.fromkeys(filter(None, (*of_disks, *_of_filesystems(domain), firmware.state_claim(domain), _for_images(vm)))))

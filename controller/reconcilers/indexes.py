@@ -175,7 +175,7 @@ def loss_of_vm(vm: Object) -> list[str]:
 
 
 def failures_of_vm(vm: Object) -> list[str]:
-    """Return the key in ``BY_FAILED_START`` if a start failed on one node and then succeeded on another, else none. May be invalid."""
+    """Return the key in ``BY_FAILED_START`` if a start failed on a node and then succeeded elsewhere, else none. ``vm`` may be invalid."""
     return [FAILED] if failed_starts.nodes_of_failures(vm) else []
 
 

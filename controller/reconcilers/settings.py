@@ -40,7 +40,7 @@ class WorkloadUpdate:
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """Delays in seconds until an object without watch events is reconciled again."""
+    """Delays in seconds: until an object without watch events is reconciled again, between attempts, and of shared values."""
 
     unwatched: float = 5.0
     """A pod lacks labels or owner."""
@@ -78,7 +78,7 @@ class Restarts:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Settings of launcher pods and migrations."""
+    """The operator's settings of launcher pods, migrations and updates."""
 
     launcher_image: str
     launcher_pull_policy: str = "IfNotPresent"

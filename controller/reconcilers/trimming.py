@@ -60,7 +60,7 @@ def trim_claim(claim: Object) -> Object:
 
 
 def trim_replica_set(replica_set: Object) -> Object:
-    """Remove managed fields and earlier templates, which only virt-api reads, from a set, and return it."""
+    """Return a set without managed fields and its revisions' templates, which only virt-api reads; may change it in place."""
     trimmed = without_managed_fields(replica_set)
     found = dig(trimmed, "status", "revisions")
     if isinstance(found, list):
@@ -69,7 +69,7 @@ def trim_replica_set(replica_set: Object) -> Object:
 
 
 def trim_object(obj: Object) -> Object:
-    """Remove unread fields, which its author may have made large, from a machine or Migration, and return it.
+    """Remove unread fields, which its author may have made large, from a machine or Migration, in place, and return it.
 
     Of its annotations, those that disks of type DownwardAPI read are kept.
     """

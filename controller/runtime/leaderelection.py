@@ -40,7 +40,7 @@ class Leases(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The lease, our identity, and client-go's default times."""
+    """The lease, our identity, and client-go's default times. Raises ValueError unless retry < renew deadline < duration."""
 
     namespace: str
     name: str

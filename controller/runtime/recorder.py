@@ -60,7 +60,7 @@ class CreateEvent:
 
 @dataclass(frozen=True, slots=True)
 class PatchEvent:
-    """Increase the count of a written Event."""
+    """Set the count of a written Event."""
 
     name: str
     count: int

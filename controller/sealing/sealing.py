@@ -104,7 +104,7 @@ class Sealing:
         self._others = others
 
     async def look(self) -> None:
-        """Read all Leases of guardians, and seal those that may be sealed, unless the kubelet reports. Raises as :meth:`beat`."""
+        """Read all Leases of guardians, and seal those that may be sealed, unless their node's kubelet reports. Raises as :meth:`beat`."""
         async with asyncio.timeout(self._times.read_limit):
             selector = f"{names.COMPONENT_LABEL}={names.GUARDIAN}"
             leases = (await self._client.list(LEASES, self._namespace, label_selector=selector))["items"]

@@ -60,7 +60,7 @@ class Admission(Protocol):
     """Admission of evictions."""
 
     def __call__(self, namespace: str, name: str, *, dry_run: bool, peer: str) -> Awaitable[Answer]:
-        """Return whether this pod may be evicted; ``peer`` is the client's IP address."""
+        """Return the Answer for this pod; ``peer`` is the client's IP address."""
 
 
 class Authenticator(Protocol):

@@ -20,7 +20,7 @@ _MOST: Final = 8
 
 
 def pieces(lead: bytes, value: bytes, at: int = 0) -> tuple[bytes, ...]:
-    """Return ``lead`` and ``value[at:]`` in pieces; values with equal managed fields share these pieces. The first starts with ``lead``."""
+    """Return ``lead`` and ``value[at:]`` in pieces; equal managed fields of medium length share pieces. The first starts with ``lead``."""
     begin = value.find(_MANAGED, at)
     if begin < 0:
         return (lead + value[at:],)

@@ -41,7 +41,7 @@ class Writes:
         self._by_key: dict[str, Write] = {}
 
     def begin(self, key: str, value: bytes, make: Callable[[int], Item]) -> Write:
-        """Remember and return a write to ``key``."""
+        """Remember and return a write to ``key``, before it is sent to storage."""
         write = self._by_key[key] = Write(key, value, make)
         if len(self._by_key) > MAX_WRITES:
             del self._by_key[next(iter(self._by_key))]

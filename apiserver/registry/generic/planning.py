@@ -122,9 +122,10 @@ class Planner:
         return refused
 
     def update(self, wanted: HubObject, old: HubObject, part: Part = "", refused: Iterable[FieldError] = ()) -> Plan:
-        """Return the ``Plan`` to update ``old`` to the received ``wanted``, which may change in place: all but its status, or only that.
+        """Return the ``Plan`` to update ``old`` to the received ``wanted``, which may change in place.
 
-        Raises Conflict if ``wanted`` is based on another revision; Invalid, also for ``refused``: errors found before.
+        ``part`` ``status``: only the status changes, else all but the status. Raises Conflict if ``wanted`` is based on another revision;
+        Invalid, also for ``refused``: errors found before.
         """
         before, hub = old["metadata"], self._hub
         found = list(refused)

@@ -105,7 +105,7 @@ class Store:
         return item
 
     async def create(self, namespace: str, obj: Object, options: WriteOptions) -> Item:
-        """Store a new object and return it; after a dry run it has no ``resourceVersion``.
+        """Store a new object, consuming ``obj``, and return it; after a dry run it has no ``resourceVersion``.
 
         Raises BadRequest, Invalid; NotFound or Forbidden for its namespace; AlreadyExists; Conflict for a taken lock.
         """

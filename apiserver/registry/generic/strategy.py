@@ -172,7 +172,7 @@ class ServerTrust(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Destination:
-    """Server of a stream: a websocket over mutual TLS."""
+    """Server of a stream (a websocket) or of a read, over mutual TLS."""
 
     url: str
     server_name: str

@@ -67,7 +67,7 @@ class TrustBundle:
     name: str = trust.CONFIG_MAP
 
     async def fingerprint(self) -> str:
-        """Return the fingerprint of the ConfigMap's bundle; empty without it, because ``inject`` creates it."""
+        """Return the fingerprint of the ConfigMap's bundle; empty without a ConfigMap, because ``inject`` creates it."""
         try:
             config_map = await self.client.get(CONFIG_MAPS, self.name, self.namespace)
         except errors.NotFound:

@@ -39,7 +39,7 @@ MAX_BYTES: Final = 32 << 10
 
 
 def signing_requests(client: Client) -> Informer:
-    """Return the informer of requests for our signer."""
+    """Return a new informer of requests for our signer, which the caller runs."""
     selector = f"spec.signerName={names.HANDLER_SIGNER}"
     return Informer(client, CERTIFICATE_SIGNING_REQUESTS, field_selector=selector, trim=trim_request)
 

@@ -103,7 +103,7 @@ def boot_of(node: Object) -> str:
 
 
 def contradiction(before: Object, after: Object) -> str:
-    """Return a message if the Node as read ``after`` the agent called it off reports with the boot ID of ``before``; else empty."""
+    """Return a message if the kubelet reports, and ``after``, the Node read after the agent's call, has the boot ID of ``before``."""
     if node_states.kubelet_is_unreachable(after) or boot_of(after) != boot_of(before):
         return ""
     return "it says that the node was off, but the kubelet reports with the same boot ID: correct the agent's data about this node"

@@ -136,7 +136,7 @@ def resized(vm: Object, claims: Claims, guest_bytes: int) -> Object:
 
 
 def requirements(vm: Object, claims: Claims, guest_bytes: int = 0) -> Requirements:
-    """Return the requirements of a machine's fields, without its XML's, with at least ``guest_bytes`` of memory; 0: its pod's last size."""
+    """Return the requirements of a machine's fields, not its XML's, with at least ``guest_bytes`` of memory (0: as its status records)."""
     spec = running.spec_of(vm)
     domain = pod_memory.with_guest(domain_of(vm), guest_bytes or pod_memory.recorded(vm))
     return sum(

@@ -19,6 +19,6 @@ IN_NEITHER: Final = frozenset(
 
 
 def spec_hash(vm: Object) -> str:
-    """Return the hash of all fields of ``spec`` but :data:`IN_NEITHER`; unknown fields count."""
+    """Return the hash of all fields of the running form's spec but :data:`IN_NEITHER`; unknown fields count."""
     spec = {key: value for key, value in running.spec_of(vm).items() if key not in IN_NEITHER}
     return hashlib.sha256(json.dumps(spec, sort_keys=True, separators=(",", ":")).encode()).hexdigest()[:32]

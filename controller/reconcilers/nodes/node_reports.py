@@ -149,7 +149,7 @@ class NodeReports:
         self._signs.heard(node)
 
     def left(self, node: str) -> float:
-        """Return the seconds until virt-handler's last report expires, at least 0."""
+        """Return the seconds until virt-handler's last report expires; 0 if it has, or none is known."""
         return self._signs.left(node)
 
     def census(self) -> Census:

@@ -62,7 +62,7 @@ Action: TypeAlias = SetCondition | SetTaint
 
 
 def plan(seen: Observed) -> tuple[Action, ...]:
-    """Return the changes of the Node: the condition comes before the taint, and goes after it."""
+    """Return the changes of the Node: the condition is set before the taint, and cleared after its removal."""
     is_avoided = seen.verdict is not None and not seen.verdict.is_on_trial(seen.now)
     effect = seen.effect if is_avoided and seen.avoided * 2 <= seen.nodes else None
     taint = () if effects_of(seen.node) == ([] if effect is None else [effect]) else (SetTaint(effect),)

@@ -31,7 +31,7 @@ class _Verdicts:
 
 
 class NonOperationalNodes:
-    """The reconciler of Nodes where guests do not start."""
+    """The reconciler that sets condition and taint of Nodes where guests do not start, and clears both."""
 
     def __init__(
         self,

@@ -40,7 +40,7 @@ def has_gate(pod: Object) -> bool:
 
 
 def plan(vm: Object, pods: Iterable[Object], now: datetime) -> tuple[SetPodCondition, ...]:
-    """Return the changed conditions for the pods' readiness gate, True ones first to shorten the time without a ready pod."""
+    """Return the changed conditions for the pods' readiness gate, True ones first, so that a pod is soon ready; none in phase Unknown."""
     if phases.phase_of(vm) == phases.UNKNOWN:
         return ()  # Kubernetes removes pods of an unreachable node from Services
     alive = [pod for pod in pods if liveness.may_run(pod)]

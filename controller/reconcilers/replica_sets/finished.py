@@ -27,7 +27,7 @@ _FOR_GOOD: Final = power.OFF_REASONS - power.ASKED_TO_BE_OFF
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """The finished machines of a set."""
+    """A set's finished machines that keep their places (``waiting``) or are to be deleted (``expired``); others are in neither."""
 
     waiting: tuple[Object, ...] = ()
     """They keep their places."""

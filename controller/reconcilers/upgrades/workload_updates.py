@@ -50,7 +50,7 @@ def update_of(migration: Object) -> list[str]:
 
 
 class WorkloadUpdates:
-    """The reconciler of upgrades."""
+    """The reconciler that moves guests into pods of the current release, for all machines together."""
 
     def __init__(
         self, client: Client, recorder: Recorder, clock: Clock, settings: Settings, informers: Informers, limits: MigrationLimits
@@ -77,7 +77,7 @@ class WorkloadUpdates:
         self._informers.migrations.subscribe(self._memory.note)
 
     async def reconcile(self, request: Request) -> Result:
-        """Start the migrations and evictions that are due."""
+        """Start the migrations and evictions that are due, of all machines."""
         del request
         now = self._clock.now()
         self._began = self._began or now

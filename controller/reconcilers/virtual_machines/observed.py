@@ -17,7 +17,7 @@ from controller.reconcilers.virtual_machines import restart_turns
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """Input of the decision about a machine."""
+    """Input of the decision about a machine; what its state does not need stays empty."""
 
     vm: Object
     pods: tuple[Object, ...]

@@ -71,7 +71,7 @@ def way(vm: Object, claims: Mapping[str, Object | None], settings: Settings) -> 
 
 
 def marked(seen: Observed, status: Object) -> Object:
-    """Return this status, of a machine with a guest, with the condition LauncherOutdated updated."""
+    """Return this status, of a machine with a guest, with LauncherOutdated=True if its launcher is outdated, else without it."""
     pod = own_pod(seen, seen.pods)
     if not is_outdated(pod, seen.settings):
         return _without(status)
