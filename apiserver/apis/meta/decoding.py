@@ -179,5 +179,5 @@ def _drop_nulls(value: Any, depth: int) -> tuple[int | str, ...] | None:  # noqa
         return None
     for step, each in value.items() if isinstance(value, dict) else enumerate(value):
         if isinstance(each, (dict, list)) and (deep := _drop_nulls(each, depth - 1)) is not None:
-            return (step, *deep)  # built while returning, so that a long key is not copied for all values below it
+            return (step, *deep)  # built while returning: a long key is not copied for each value below
     return None

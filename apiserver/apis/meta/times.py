@@ -73,10 +73,7 @@ def parse_duration(text: str) -> timedelta:
 
 
 def human(duration: timedelta) -> str:
-    """Return an age with two or three digits, like apimachinery's ``duration.HumanDuration``: ``5m30s``, ``3d4h``.
-
-    It is ``<invalid>`` below -1 second.
-    """
+    """Return an age like apimachinery's ``duration.HumanDuration``: ``5m30s``, ``3d4h``; ``<invalid>`` for -2 seconds or less."""
     seconds = int(duration.total_seconds())  # towards zero, as in Go
     if seconds < -1:
         return "<invalid>"

@@ -6,7 +6,7 @@ from typing import Any, Required, TypedDict
 
 
 class OwnerReference(TypedDict, total=False):
-    """A reference from an object to its owner: ``metadata.ownerReferences[]``."""
+    """An item of ``metadata.ownerReferences``."""
 
     apiVersion: Required[str]
     kind: Required[str]

@@ -60,7 +60,7 @@ class Path:
     text: str = ""
 
     def child(self, *names: str) -> Path:
-        """Return a child field's path."""
+        """Return the path of a child field; each further name is one below."""
         return Path(".".join([self.text, *names] if self.text else names))
 
     def index(self, position: int) -> Path:
@@ -142,7 +142,7 @@ def too_many(path: Path, actual: int, limit: int) -> FieldError:
 
 
 def unknown_field(path: str, prefix: str = "") -> FieldError:
-    """Return the error of an unknown field; ``prefix``, such as "json patch ", begins its detail. Go answers 400."""
+    """Return the error of an unknown field; ``prefix``, such as "json patch ", begins its detail."""
     return FieldError(path, Reason.FORBIDDEN, "", f"{prefix}unknown field {quote(path)}")
 
 

@@ -113,7 +113,7 @@ def is_sealed(lease: Object) -> bool:
 
 
 def promise_of(lease: Object) -> Promise | None:
-    """Return a Lease's promise, or None without a valid one. A compromised node may have written anything there."""
+    """Return a Lease's promise, or None without a valid one. The node may be compromised."""
     text = annotations_of(lease).get(PROMISE_ANNOTATION)
     if not isinstance(text, str) or len(text) > MAX_PROMISE:
         return None

@@ -106,7 +106,7 @@ def rank(text: str) -> Rank:
 def show(text: str, *, stored: bool = False) -> str:
     """Return a step, but not ``.``, as people read it: ``.spec``, ``[name="a"]``.
 
-    ``stored``: the step is from ``managedFields``. Go reads numbers there as floats, so 1000000 becomes ``1e+06``.
+    ``stored``: it is from ``managedFields``, where Go reads numbers as floats: ``1e+06``.
     """
     if text[:2] == "f:":
         return "." + text[2:]

@@ -28,7 +28,7 @@ class EntryError(ValueError):
 
 
 class Owner(NamedTuple):
-    """Key of an entry of ``managedFields``. An applier has one entry for all versions."""
+    """Key of an entry of ``managedFields``. An applier has one entry for all versions, so an empty ``api_version``."""
 
     manager: str
     operation: str

@@ -74,8 +74,8 @@ class FieldManager:
     def update(self, live: Object | None, new: Object, manager: str, now: datetime) -> None:
         """Set ``managedFields`` of ``new``, which a write made from ``live`` (None: created), in place.
 
-        Valid entries in ``new`` replace those of ``live``. Removes all if ownership cannot be determined; a stored object without any gets
-        none.
+        Valid entries in ``new`` replace those of ``live``, but not for a subresource. Removes all if ownership cannot be determined; a
+        stored object without any gets none.
         """
         metadata = new.get("metadata")
         if not isinstance(metadata, dict):

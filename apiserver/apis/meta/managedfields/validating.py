@@ -16,8 +16,8 @@ def validate(atom: Atom, value: Any, *, duplicates: bool = False) -> None:  # no
     """Check a value against its type; null fits. ``duplicates``: sets and keyed lists may have duplicate items.
 
     Raises:
-        Mismatch: with the problems, sorted by path. After an undeclared field or an item without a valid key, the rest of that map or list
-            is not checked.
+        Mismatch: with the problems, members by name, items by position. After an undeclared field or an item without a valid key, the rest
+            of that map or list is not checked.
     """
     if problems := list(_validate(atom, value, duplicates=duplicates)):
         raise Mismatch(text_of(problems), problems=problems)

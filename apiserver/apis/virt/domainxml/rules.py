@@ -127,10 +127,7 @@ def _memory_backing(root: Node) -> Iterator[Problem]:
 
 
 def _firmware(root: Node) -> Iterator[Problem]:
-    """Yield violations of the rules for a UEFI ``<loader>``.
-
-    They are those of ``firmware.bootloader.efi``, which is made from this XML.
-    """
+    """Yield violations of the rules for a UEFI ``<loader>``, as for ``firmware.bootloader.efi``."""
     kind, nvram = firmware(root), root.find("os", "nvram")
     if kind == "bios":
         if nvram is not None:

@@ -23,5 +23,5 @@ TYPES_IN_WORDS: Final = (
 
 
 def type_of(domain: Domain) -> str:
-    """Return the specified or default machine type."""
+    """Return the machine type, by default ``q35``."""
     return str((domain.get("machine") or {}).get("type") or TYPE)

@@ -29,7 +29,7 @@ def cpu_limit(domain: Domain) -> int:
     """Return the CPU limit in thousandths of a processor: 1000 per dedicated one, else as specified; 0: none."""
     if cpu.is_dedicated(domain):
         return cpu.dedicated(domain) * 1000
-    limit = said(domain, "limits", "cpu")  # the processors alone are too few: QEMU has further threads for disks, network and migrations
+    limit = said(domain, "limits", "cpu")  # the processors alone are too few for QEMU's further threads
     return limit.milli if limit is not None else 0
 
 

@@ -28,7 +28,7 @@ COPY_SECONDS: Final = 3600
 
 @dataclass(frozen=True, slots=True)
 class Defaults:
-    """The cluster's migration options."""
+    """The cluster's migration options, in bytes per second and in seconds."""
 
     bandwidth: str = "0"
     """Bytes per second as a quantity; 0: unlimited."""

@@ -25,7 +25,7 @@ def has_ordinals(replica_set: Object) -> bool:
 
 
 def wanted(replica_set: Object) -> range:
-    """Return the ordinals that the set should have."""
+    """Return the ordinals that the set should have: one per replica, from ``ordinals.start``."""
     start = dig_replica_set(replica_set, "spec", "ordinals", "start") or 0
     replicas = dig_replica_set(replica_set, "spec", "replicas")
     return range(start, start + (1 if replicas is None else replicas))

@@ -231,7 +231,7 @@ def effective_request(vm: Mapping[str, Any]) -> Mapping[str, Any] | None:
 
 
 def strategy_of(vm: Mapping[str, Any]) -> str:
-    """Return ``spec.runStrategy``, or its default."""
+    """Return ``spec.runStrategy``, by default ``RerunOnFailure``."""
     return (vm.get("spec") or {}).get("runStrategy") or RERUN_ON_FAILURE
 
 
@@ -242,7 +242,7 @@ def grace_seconds(vm: Mapping[str, Any]) -> int:
 
 
 def grace_of_spec(vm: Mapping[str, Any]) -> int:
-    """Return ``spec.terminationGracePeriodSeconds``, or its default in seconds."""
+    """Return ``spec.terminationGracePeriodSeconds``, by default 30."""
     given = (vm.get("spec") or {}).get("terminationGracePeriodSeconds")
     return DEFAULT_GRACE_SECONDS if given is None else int(given)
 
@@ -339,7 +339,7 @@ def _is_forgotten(attempt: Mapping[str, Any], generation: int) -> bool:
 
 
 def rerun_limit(spec: Mapping[str, Any]) -> int:
-    """Return how many further starts follow a failed one: ``rerun.limit``, or its default."""
+    """Return how many further starts follow a failed one: ``rerun.limit``, by default 2."""
     limit = (spec.get("rerun") or {}).get("limit")
     return DEFAULT_RERUN_LIMIT if limit is None else int(limit)
 
