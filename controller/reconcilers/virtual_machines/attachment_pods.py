@@ -105,12 +105,12 @@ def _entry(seen: Observed, disk: Object, pod: Object | None, wait: _Wait | None)
 
 
 def _wait_for_pod(seen: Observed, pod: Object | None) -> _Wait | None:
-    """Return why a pod will hardly run soon, so that virt-api keeps no claim for it; else None."""
+    """Return why a pod will hardly run soon; else None. virt-api keeps a claim for a slow pod, and none for one with an obstacle."""
     if pod is None or pod_state.is_running(pod):
         return None
     if (found := pod_state.obstacle(pod)) is not None:
         return _Wait(found[0], f"pod {name_of(pod)}: {found[1]}")
-    return _Wait(pod_state.CREATING, pod_state.slow_words(pod)) if (left := _seconds_left(seen, pod)) is not None and left <= 0 else None
+    return _Wait(hot_plug.POD_SLOW, pod_state.slow_words(pod)) if (left := _seconds_left(seen, pod)) is not None and left <= 0 else None
 
 
 def _seconds_left(seen: Observed, pod: Object) -> float | None:

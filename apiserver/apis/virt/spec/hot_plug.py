@@ -42,8 +42,9 @@ CLAIM_TERMINATING: Final = "ClaimTerminating"
 NEEDS_RESTART: Final = "VolumeModeBlock"
 """Only the next start can use the claim."""
 POD_NOT_RUNNING: Final = "PodNotRunning"
+POD_SLOW: Final = "ContainerCreating"
 MIGRATING: Final = "Migrating"
-"""Reasons of a volume that waits for its pod, or for a migration's end."""
+"""Reasons of a volume that waits for its pod, if that is slow too, or for a migration's end."""
 
 
 class AttachmentPod(NamedTuple):

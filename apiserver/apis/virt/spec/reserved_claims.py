@@ -13,8 +13,11 @@ from apiserver.apis.meta.objects import Object
 from apiserver.apis.virt.kinds import dig_vm
 from apiserver.apis.virt.spec import disk_uses, hot_plug, running
 
-KEEPING: Final = (None, hot_plug.POD_NOT_RUNNING, hot_plug.MIGRATING)
-"""Reasons in ``status.volumeStatus`` of a disk that may attach soon."""
+KEEPING: Final = (None, hot_plug.POD_NOT_RUNNING, hot_plug.POD_SLOW, hot_plug.MIGRATING)
+"""Reasons in ``status.volumeStatus`` of a disk that will attach without a change by a user.
+
+A slow pod keeps the claim, because otherwise two machines would take a claim on slow storage from each other.
+"""
 
 
 def names(vm: Mapping[str, Any]) -> tuple[str, ...]:

@@ -107,7 +107,7 @@ async def test_disk_that_cannot_attach_reserves_nothing(reason: str) -> None:
     assert await reserved(virt, "two") == ["data"]
 
 
-@pytest.mark.parametrize("reason", ["PodNotRunning", "Migrating"])
+@pytest.mark.parametrize("reason", ["PodNotRunning", "ContainerCreating", "Migrating"])
 async def test_disk_that_waits_for_pod_or_migration_keeps_its_claim(reason: str) -> None:
     virt = await two_machines()
     assert await virt.edit("one", DATA)
