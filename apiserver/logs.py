@@ -24,7 +24,10 @@ def add_level_flag(add: Callable[..., object]) -> None:
 
 
 def configure(level: str, form: Literal["json", "text"] = "json") -> None:
-    """Send this process's logs of ``level`` (``info``) and above to standard error, a line each in this form."""
+    """Send this process's logs of ``level`` (such as ``info``) and above to standard error, in place of other handlers.
+
+    asyncio's logs begin with warnings.
+    """
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JSONFormatter() if form == "json" else TextFormatter())
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)

@@ -68,7 +68,7 @@ class HistogramCell:
         self.total += value
 
     def tally(self, values: Sequence[float]) -> Tally:
-        """Return values grouped by bucket, for :meth:`add`."""
+        """Return values grouped by bucket, uncounted, for :meth:`add` of cells with the same bounds."""
         buckets = Counts(bisect_left(self._bounds, value) for value in values)
         return Tally(len(values), sum(values), tuple(buckets.items()))
 
@@ -100,7 +100,10 @@ class _Numbers(_Labelled):
         self._cells: dict[tuple[str, ...], Cell] = {}
 
     def cell(self, *values: str) -> Cell:
-        """Return the cell for label values, created if missing."""
+        """Return the cell for label values, created if missing; the shared cell ``other`` beyond the limit.
+
+        Raises ValueError for a wrong number of values.
+        """
         found = self._cells.get(values)
         if found is None:
             found = self._cells.setdefault(self._key(values, len(self._cells)), Cell())
@@ -138,7 +141,10 @@ class Histogram(_Labelled):
         self._cells: dict[tuple[str, ...], HistogramCell] = {}
 
     def cell(self, *values: str) -> HistogramCell:
-        """Return the cell for label values, created if missing."""
+        """Return the cell for label values, created if missing; the shared cell ``other`` beyond the limit.
+
+        Raises ValueError for a wrong number of values.
+        """
         found = self._cells.get(values)
         if found is None:
             found = self._cells.setdefault(self._key(values, len(self._cells)), HistogramCell(self.bounds))

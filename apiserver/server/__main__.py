@@ -83,7 +83,7 @@ def _nobody(_node: str) -> bool:
 
 
 async def serve(options: Options) -> None:
-    """Run virt-api until a signal."""
+    """Run virt-api until SIGTERM or SIGINT. Raises OSError, ValueError or ConfigError if it cannot start, perhaps in an exception group."""
     directory = options.handler_tls_directory
     tls = ClientTls(Files.in_directory(directory)) if directory is not None else None
     async with AsyncExitStack() as stack:
@@ -95,7 +95,7 @@ async def serve(options: Options) -> None:
 
 
 def main() -> None:
-    """Parse the flags and serve; print an error as one line."""
+    """Parse the flags, serve until a signal, and exit; with code 1 after logging why it cannot start."""
     options = parse()
     logs.configure(options.log_level, options.log_format)
     gc.set_threshold(50_000, 20, 20)

@@ -53,7 +53,7 @@ class OwnPlugin(Plugin, Protocol):
     """A kind's validating plug-in, named in ``plugins.ORDER``."""
 
     def follow(self, stores: Mapping[Resource, Store]) -> None:
-        """Use these stores of all served kinds."""
+        """Receive the stores of all served kinds, once, before the server starts."""
         ...
 
 
@@ -170,7 +170,7 @@ def admitting(
     authorizer: CachingAuthorizer,
     own: Sequence[OwnPlugin] = (),
 ) -> Admitting:
-    """Build the chain of enabled plug-ins; without ``client``, only of ``own`` ones."""
+    """Build the chain of the plug-ins that the flags enable; without ``client``, only of those in ``own``."""
     on = plugins.enabled(options.enable_admission_plugins, options.disable_admission_plugins)
     brought = {each.name: each for each in own if each.name in on}
     if client is None and not brought:

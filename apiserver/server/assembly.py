@@ -55,7 +55,7 @@ def now() -> datetime:
 
 @dataclass(slots=True)
 class Assembly:
-    """A built API server."""
+    """The connected parts of an API server; the caller runs its caches, its informers and :meth:`background`."""
 
     chain: Chain
     stores: Mapping[Resource, Store]
@@ -67,7 +67,7 @@ class Assembly:
     stopping: bool = field(default=False)
 
     async def synced(self) -> None:
-        """Wait for all caches and informers, then start serving."""
+        """Wait until all caches and informers are synced, then let the chain serve requests."""
         for cache in self.caches:
             await cache.synced.wait()
         for informer in self.informers:
@@ -75,7 +75,7 @@ class Assembly:
         self.chain.phase = Phase.SERVING
 
     def background(self) -> tuple[Coroutine[None, None, None], ...]:
-        """Return the coroutines to run with the server."""
+        """Return coroutines to run with the server, next to ``run`` of each cache and informer."""
         return self.synced(), self.peaks.run(), self.chain.deadlines.run()
 
     def not_ready(self) -> None:
@@ -101,7 +101,9 @@ def assemble(
     probes: tuple[Check, Check] | None = None,
     stream_limits: StreamLimits = DEFAULTS,
 ) -> Assembly:
-    """Build a server. ``probes``: storage checks for /healthz and for /readyz.
+    """Build a server of these kinds. ``root``: prefix of storage keys, without a final slash.
+
+    ``probes``: storage checks for /healthz and for /readyz; by default, reading the storage's revision.
 
     Raises ValueError for a verb that creates objects of an unserved resource.
     """

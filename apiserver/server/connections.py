@@ -24,7 +24,7 @@ _LEAST: Final = 16
 
 @dataclass(frozen=True, slots=True)
 class ConnectionOptions:
-    """Flags for limits that Go's servers lack."""
+    """Limits of a server's connections, as flags; Go's servers lack them."""
 
     max_connections: int = 4096
     max_unverified_connections: int = 512
@@ -56,7 +56,10 @@ def raise_descriptors() -> int:
 
 
 def limits(options: ConnectionOptions, descriptors: int, seconds: float) -> Limits:
-    """Return the connections' limits, reduced if ``descriptors``, the most open files, are too few; ``seconds``: a handshake's limit."""
+    """Return the connections' limits; ``seconds``: a handshake's.
+
+    If the process may not open enough files (``descriptors``), logs a warning and reduces the numbers, down to 16 each.
+    """
     unverified = options.max_unverified_connections
     wanted = Limits(
         seconds,

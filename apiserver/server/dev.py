@@ -41,21 +41,21 @@ class Paths:
 
     @property
     def authority(self) -> Path:
-        """Certificate that signs the other two."""
+        """Path of the certificate that signed the other two."""
         return self.directory / "ca.crt"
 
     @property
     def kubeconfig(self) -> Path:
-        """Kubeconfig with access as administrator."""
+        """Path of the kubeconfig."""
         return self.directory / "kubeconfig"
 
     def certificate(self, name: str) -> tuple[Path, Path]:
-        """Return the certificate's and key's file of ``server`` or ``client``."""
+        """Return the paths of certificate and key; ``name``: ``server`` or ``client``."""
         return self.directory / f"{name}.crt", self.directory / f"{name}.key"
 
 
 def make_certificates(paths: Paths) -> None:
-    """Create an authority, a serving certificate for loopback and a client certificate; discard the authority's key."""
+    """Write, over earlier files, a CA's certificate, a serving certificate for loopback and a client certificate; discard the CA's key."""
     paths.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
     now = datetime.now(UTC)
     authority = new_authority("virt-api-dev", _LIFETIME, now)
@@ -72,7 +72,7 @@ def make_certificates(paths: Paths) -> None:
 
 
 def kubeconfig(paths: Paths, port: int) -> str:
-    """Return a kubeconfig's text for the server."""
+    """Return a kubeconfig's text for the server on ``port``, with the client certificate."""
     certificate, key = (each.resolve() for each in paths.certificate("client"))
     return f"""apiVersion: v1
 kind: Config
@@ -90,7 +90,7 @@ current-context: dev
 
 
 def server_arguments(paths: Paths, port: int, etcd_url: str = "") -> list[str]:
-    """Return virt-api's flags for a development server."""
+    """Return virt-api's flags for a server that allows every client with the certificate. ``etcd_url`` empty: data stays in memory."""
     certificate, key = paths.certificate("server")
     return [
         f"--bind-address={HOST}",
@@ -109,7 +109,7 @@ def server_arguments(paths: Paths, port: int, etcd_url: str = "") -> list[str]:
 
 
 def free_port() -> int:
-    """Return an unused loopback port."""
+    """Return a loopback port that is free now."""
     with socket.socket() as probe:
         probe.bind((HOST, 0))
         return int(probe.getsockname()[1])
@@ -117,7 +117,10 @@ def free_port() -> int:
 
 @contextlib.asynccontextmanager
 async def etcd(binary: Path, directory: Path) -> AsyncIterator[str]:
-    """Run an etcd on loopback during the block; yield its URL. Raises OSError, which names its log, if it does not listen."""
+    """Run an etcd on loopback during the block; yield its URL. Its data stay in ``directory``, which must exist.
+
+    Raises OSError if it cannot start, or does not listen within 20 s.
+    """
     client, peer = free_port(), free_port()
     url, peer_url = f"http://{HOST}:{client}", f"http://{HOST}:{peer}"
     flags = [
@@ -159,7 +162,10 @@ async def _listening(process: asyncio.subprocess.Process, port: int, journal: Pa
 
 
 async def run(directory: Path, port: int, binary: Path | None, more: Sequence[str], serve: Serve, plural: str) -> None:
-    """Create certificates and a kubeconfig, start etcd if ``binary``, and serve until a signal."""
+    """Create certificates and a kubeconfig in ``directory``, start etcd if ``binary``, and serve until a signal.
+
+    ``port`` 0: any free one. ``more``: further flags of virt-api. ``plural``: resource in the ``kubectl get`` hint.
+    """
     paths = Paths(directory)
     make_certificates(paths)
     port = port or free_port()

@@ -55,7 +55,7 @@ class Delegation:
         )
 
     def follow(self, client: Client) -> None:
-        """Count a client's requests to kube-apiserver."""
+        """Count the client's requests to kube-apiserver from now on; replaces its ``observe``."""
         host = client.config.server.partition("://")[2]
 
         def observe(method: str, code: int, seconds: float) -> None:

@@ -19,7 +19,7 @@ from apiserver.registry.generic.strategy import Strategy
 
 
 def asking(authorizer: Authorizer) -> Ask:
-    """Return a function from an expression's authorization question to its Answer."""
+    """Return a function that answers an expression's authorization question; an error of the authorizer denies, with its message."""
 
     async def ask(question: Question) -> Answer:
         try:
@@ -51,7 +51,7 @@ def _info(question: Question) -> RequestInfo:
 
 
 def schemas(strategies: Sequence[Strategy]) -> Schemas:
-    """Return a function that returns the schema of each (apiVersion, kind), computed on first use."""
+    """Return a function that returns all kinds' schemas by (apiVersion, kind), computed at its first call."""
 
     @cache
     def types() -> Mapping[tuple[str, str], Atom]:

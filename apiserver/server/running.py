@@ -60,7 +60,7 @@ MakeKinds = Callable[[Client | None], Kinds]
 async def run(options: Options, make_kinds: MakeKinds) -> None:
     """Serve until SIGTERM or SIGINT.
 
-    Raises OSError or ValueError for an unusable file, address or endpoint.
+    Raises OSError, ValueError or ConfigError for an unusable file, address, endpoint or kubeconfig, perhaps in an exception group.
     """
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -73,7 +73,10 @@ async def run(options: Options, make_kinds: MakeKinds) -> None:
 
 @asynccontextmanager
 async def running(options: Options, make_kinds: MakeKinds, storage: Storage | None = None) -> AsyncIterator[tuple[str, int]]:
-    """Serve during the block; yield host and port. Leaving shuts down in order. ``storage`` None: by the options."""
+    """Serve during the block; yield host and port. Leaving shuts down in order. ``storage`` None: by the options.
+
+    Raises the errors of :func:`run`.
+    """
     async with AsyncExitStack() as stack:
         process = await built(options, make_kinds, storage, stack)
         async with process.serving() as address:
@@ -96,7 +99,7 @@ class Process:
 
     @asynccontextmanager
     async def serving(self) -> AsyncIterator[tuple[str, int]]:
-        """Serve during the block; yield host and port."""
+        """Serve during the block; yield host and port; shut down at its end. Errors come in an exception group."""
         options, listener = self.options, self.listener
         async with asyncio.TaskGroup() as tasks:
             address = await listener.listen(options.bind_address, options.secure_port, self.tls)
@@ -144,7 +147,7 @@ class _Clients:
 
 
 async def built(options: Options, make_kinds: MakeKinds, storage: Storage | None, stack: AsyncExitStack) -> Process:
-    """Build a Process with all its parts by the options; ``stack`` closes them. ``storage`` None: by the options."""
+    """Build a Process by the options, without running it; ``stack`` closes its parts. ``storage`` None: by the options."""
     clients = await _Clients.entered(options, stack)
     kept = storage or _storage(options)
     stack.push_async_callback(kept.close)

@@ -55,7 +55,7 @@ class Listener:
         self._socket: asyncio.Server | None = None
 
     async def listen(self, host: str, port: int, tls: ServerTls) -> tuple[str, int]:
-        """Accept connections; return host and port, the actual one for port 0. Raises OSError."""
+        """Begin to accept connections; return host and port, the actual one for port 0. Raises OSError."""
         loop = asyncio.get_running_loop()
         loop.set_exception_handler(_report)
         self._server = Server(self._chain, self._settings)
@@ -72,7 +72,10 @@ class Listener:
             yield from connections.families(self._handshakes)
 
     async def stop(self, *, delay: float, not_ready: Callable[[], None]) -> None:
-        """Shut down: call ``not_ready``; after ``delay`` seconds refuse new requests, end watches and streams, and finish requests."""
+        """Shut down: call ``not_ready``; after ``delay`` seconds refuse new requests, end watches and streams, and finish requests.
+
+        Requests that take longer than ``DRAIN_SECONDS`` are cut off.
+        """
         not_ready()
         logger.info("stopping: not ready any more", extra={"delay_seconds": delay})
         await asyncio.sleep(delay)

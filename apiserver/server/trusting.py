@@ -28,10 +28,13 @@ def config_map(client: Client) -> Informer:
 
 
 class Trusting:
-    """Applies changes of trust, first to handshakes, then to authentication."""
+    """Applies changes of the trusted client and proxy authorities, first to handshakes, then to authentication.
+
+    A change that cannot be used is logged, and the authorities before stay trusted.
+    """
 
     def __init__(self, tls: ServerTls, authenticator: Authenticator, client_ca_file: Path | None, file_seconds: float) -> None:
-        """Read ``client_ca_file``, which :meth:`run` checks every ``file_seconds``. Raises OSError, ValueError."""
+        """Read and apply ``client_ca_file``, which :meth:`run` checks every ``file_seconds``. Raises OSError, ValueError."""
         self._tls = tls
         self._authenticator = authenticator
         self._file = client_ca_file
@@ -41,7 +44,7 @@ class Trusting:
         self._apply()
 
     def subscribe(self, informer: Informer) -> None:
-        """Apply the ConfigMap and its changes, from ``informer``."""
+        """Apply the ConfigMap and its changes, from the informer of :func:`config_map`."""
         informer.subscribe(self._changed)
 
     def _changed(self, old: Object | None, new: Object | None) -> None:
@@ -56,7 +59,7 @@ class Trusting:
             logger.exception("keep what was trusted: the ConfigMap cannot be used", extra={"config_map": f"{NAMESPACE}/{NAME}"})
 
     async def run(self) -> None:
-        """Apply changes of the file of client authorities until cancelled."""
+        """Apply changes of the file of client authorities until cancelled; return at once without a file."""
         while self._file is not None:
             await asyncio.sleep(self._file_seconds)
             self._look(self._file)

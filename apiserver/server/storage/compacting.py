@@ -22,7 +22,7 @@ class Compactor:
     """Compacts the history of storage, in turns with the other servers on an etcd."""
 
     def __init__(self, storage: Storage) -> None:
-        """Take the storage with etcd's keys."""
+        """Take the storage of all keys, unprefixed."""
         self._storage = storage
         self._seen = 0
         """The key's last change; 0: absent."""
@@ -41,7 +41,10 @@ class Compactor:
             await asyncio.sleep(interval_seconds)
 
     async def turn(self) -> bool:
-        """Compact to the revision of a turn ago; False if another server took this turn. Raises StorageError."""
+        """Compact to the revision of the turn before, and return True; the first turn compacts nothing.
+
+        False: another server took this turn. Raises StorageError.
+        """
         try:
             revision = await self._storage.commit([Condition(KEY, self._seen)], [Put(KEY, str(self._revision).encode())])
         except RevisionMismatch as mismatch:

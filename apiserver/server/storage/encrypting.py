@@ -41,7 +41,7 @@ class Encryption:
 
     @property
     def is_well(self) -> bool:
-        """True if every key management service can encrypt."""
+        """True if every key management service could encrypt at its last check."""
         return all(each.is_well for each in self._rules.services)
 
     async def run(self) -> None:
@@ -100,7 +100,10 @@ def _rules(file: Path, content: bytes) -> Rules:
 
 
 def chain_of(rules: Rules, root: str) -> Callable[[str], Chain]:
-    """Return a function from a key, ``ROOT/GROUP/RESOURCE/…``, to its chain of encryption providers."""
+    """Return a function from a key, ``ROOT/GROUP/RESOURCE/…``, to its chain of encryption providers.
+
+    The chain is ``PLAIN`` outside of ``root`` and for locks.
+    """
     begin = f"{root.rstrip('/')}/"
     known: dict[tuple[str, str], Chain] = {}
 

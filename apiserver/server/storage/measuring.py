@@ -49,13 +49,13 @@ class StorageMetrics:
         self.errors.increment(operation, *self.resource(key))
 
     def resource(self, key: str) -> tuple[str, str]:
-        """Return group and resource of a key."""
+        """Return group and resource of a key, or of a prefix; empty if it lacks them."""
         parts = key.strip("/").split("/")[self._skip :]
         return (parts[0], parts[1]) if len(parts) > 1 else ("", parts[0] if parts else "")
 
 
 class MeasuredStorage:
-    """Measures the wrapped storage."""
+    """A Storage that passes calls on to another, and counts and times reads and commits."""
 
     def __init__(self, storage: Storage, metrics: StorageMetrics) -> None:
         self._storage = storage
@@ -111,7 +111,7 @@ class MeasuredStorage:
         await self._storage.request_progress()
 
     async def revision(self) -> int:
-        """Call and measure ``Storage.revision``."""
+        """Call and measure ``Storage.revision``; failures are not counted."""
         began = perf_counter()
         revision = await self._storage.revision()
         self._metrics.observe("getCurrentResourceVersion", "", began)

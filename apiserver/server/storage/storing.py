@@ -99,7 +99,7 @@ class HealthCheck:
 
 
 class Storing:
-    """One server's ``storage``, encrypted if so configured; the caller runs ``background`` meanwhile."""
+    """One server's ``storage``, encrypted if so configured; the caller runs the coroutines of :meth:`background`."""
 
     def __init__(
         self,
@@ -110,7 +110,7 @@ class Storing:
         file_seconds: float = 5.0,
         kms_seconds: tuple[float, float] = (60.0, 10.0),
     ) -> None:
-        """Take storage with etcd's keys; objects are under ``root``. Raises OSError or Misconfigured by the encryption file."""
+        """Take the storage of all keys, unprefixed; objects are under ``root``. Raises OSError or Misconfigured by the encryption file."""
         self._plain = plain
         self._options = options
         self._compactor = Compactor(plain)
@@ -139,7 +139,7 @@ class Storing:
             registry.add(self._reloads, Read(name, "counter", about, (), lambda: [((), float(encrypted.undecryptable))]))
 
     def background(self) -> Iterator[Coroutine[Any, Any, None]]:
-        """Yield the coroutines that run until cancelled."""
+        """Yield the coroutines to run while the server serves: compaction, metrics, encryption."""
         if self._options.etcd_compaction_interval:
             yield self._compactor.run(self._options.etcd_compaction_interval)
         if self._options.etcd_db_metric_poll_interval and isinstance(self._plain, EtcdStorage):
@@ -152,7 +152,7 @@ class Storing:
         return await self._healthy()
 
     async def ready(self) -> bool:
-        """Return whether storage answers within /readyz' time, and the key management services can encrypt."""
+        """Return whether storage answers within /readyz' time, and the key management services could encrypt at their last check."""
         return await self._ready() and (self._encryption is None or self._encryption.is_well)
 
     async def _measure(self, etcd: EtcdStorage) -> None:
