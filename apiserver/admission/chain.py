@@ -19,7 +19,7 @@ from apiserver.registry.generic.admission import Admission, Attributes, Operatio
 
 
 class Plugin(Admission, Protocol):
-    """One plug-in of the chain."""
+    """One plug-in of the chain: an Admission, with its name in flags and metrics."""
 
     name: str
 
@@ -43,11 +43,14 @@ class Chain:
         self._plans_at = changes.number
 
     def handles(self, operation: Operation, resource: Resource, subresource: str) -> bool:
-        """Return whether a plug-in handles the request."""
+        """Return whether any plug-in handles such requests."""
         return self._plan(operation, resource, subresource).anybody
 
     async def mutate(self, attributes: Attributes) -> None:
-        """Run the mutating plug-ins, twice if one requests reinvocation; raise the first refusal."""
+        """Let the mutating plug-ins change ``attributes.obj``, twice if one requests reinvocation; raise the first refusal.
+
+        Restores managed fields that they made unreadable.
+        """
         began = time.perf_counter()
         rejected = True
         owners = managed_fields.of(attributes.obj)

@@ -31,7 +31,7 @@ class Changes:
 
     @property
     def settled(self) -> bool:
-        """True if all configurations are loaded."""
+        """True if all events of :meth:`wait_for` are set."""
         if self._unknown:
             self._unknown = [each for each in self._unknown if not each.is_set()]
         return not self._unknown

@@ -64,14 +64,14 @@ class Matching:
     ) -> Resource | None:
         """Return the requested resource if the rules name it, else the first of ``equivalents`` that the earliest rule names, or None.
 
-        ``name`` None: any name.
+        A policy without rules names all. ``matchPolicy: Exact`` leaves out ``equivalents``. ``name`` None: any name.
         """
         if not self.rules and self.everything:
             return resource
         return self._first(self.rules, operation, resource, subresource, equivalents, name)
 
     def excludes(self, attributes: Attributes, equivalents: Sequence[Resource]) -> bool:
-        """Return whether ``excludeResourceRules`` match the request."""
+        """Return whether ``excludeResourceRules`` match the request's resource or, without ``matchPolicy: Exact``, an equivalent."""
         about = (attributes.operation, attributes.resource, attributes.subresource)
         return self._first(self.excluded, *about, equivalents, attributes.name) is not None
 
@@ -120,9 +120,10 @@ async def matches(matching: Matching, attributes: Attributes, namespaces: Namesp
 
 
 async def selects(matching: Matching, attributes: Attributes, namespaces: Namespaces) -> bool:
-    """Return whether both selectors match: the namespace's labels, and the object as earlier plug-ins left it.
+    """Return whether both selectors match: the namespace's labels, and the object, as earlier plug-ins left it, or the old object.
 
-    If one cannot be evaluated, and the other matches, raises NotFound (the namespace) or InternalError.
+    A request without a namespace matches each namespace selector. If one cannot be evaluated, and the other matches, raises
+    NotFound (the namespace) or InternalError.
     """
     problem: StatusError | None = None
     try:

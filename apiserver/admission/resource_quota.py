@@ -73,7 +73,8 @@ class ResourceQuotas:
     async def validate(self, attributes: Attributes) -> None:
         """Charge every quota that counts the object; a dry run only checks.
 
-        Raises Forbidden if a quota is exhausted or its usage unknown; InternalError without decision in time.
+        Raises Forbidden if a quota is exhausted or its usage unknown, InternalError without decision in time, and kube-apiserver's error
+        if it refuses a quota's new usage.
         """
         try:
             async with asyncio.timeout(SECONDS):

@@ -16,15 +16,18 @@ class Versions(Protocol):
     """Versions of a resource, and conversions of the stored one."""
 
     def equivalents(self, resource: Resource) -> Sequence[Resource]:
-        """Return all served versions of the resource, ``resource`` itself included."""
+        """Return all served versions of the resource, with ``resource`` itself."""
         ...
 
     def shown(self, obj: HubObject, target: Resource) -> Object:
-        """Convert ``obj`` to ``target``: a copy, except in the stored version."""
+        """Return ``obj`` in the version of ``target``: a copy; for the stored version ``obj`` itself."""
         ...
 
     def taken(self, obj: Object, source: Resource) -> HubObject:
-        """Convert a changed object from ``source`` to the stored version, without unknown fields; raises InternalError."""
+        """Convert a changed object from the version of ``source`` to the stored one.
+
+        Raises InternalError for an object that is invalid in another version; one in the stored version is not checked.
+        """
         ...
 
 
@@ -35,19 +38,19 @@ class ServedVersions:
         self._strategies = {each.resource: each for each in strategies}
 
     def equivalents(self, resource: Resource) -> Sequence[Resource]:
-        """Return every served version of the resource, in the strategies' order."""
+        """Return every served version of the resource, in the strategies' order; only itself if it is unknown."""
         strategy = self._strategies.get(resource)
         if strategy is None:
             return (resource,)
         return [each.resource for each in self._strategies.values() if each.hub is strategy.hub]
 
     def shown(self, obj: HubObject, target: Resource) -> Object:
-        """Convert ``obj`` to ``target``: a copy, except in the stored version."""
+        """Return ``obj`` in the version of ``target``: a copy; for the stored version ``obj`` itself."""
         strategy = self._strategies[target]
         return obj if strategy.hub is strategy else strategy.from_hub(deepcopy(obj))
 
     def taken(self, obj: Object, source: Resource) -> HubObject:
-        """Convert a changed object to the stored version; raises InternalError."""
+        """Convert a changed object from the version of ``source`` to the stored one; raises InternalError if that version refuses it."""
         strategy = self._strategies[source]
         if strategy.hub is strategy:
             return strategy.to_hub(obj)  # the registry validates it

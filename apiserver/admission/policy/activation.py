@@ -26,7 +26,10 @@ _SHOWN_OF_NAMESPACE: Final = frozenset(
 def environment(
     *, params: bool = False, authorizer: bool = False, patches: bool = False, variables: tuple[str, ...] | None = None
 ) -> Environment:
-    """Return the names that expressions may use; ``variables`` are the policy's earlier ones, None outside policies."""
+    """Return the names and functions of expressions; ``variables`` are the policy's earlier ones, None outside policies.
+
+    ``patches``: expressions may build patches.
+    """
     names = set(_ALWAYS)
     if params:
         names.add("params")
@@ -75,7 +78,10 @@ class Input:
         return ResourceCheck(self.authorizer, resource.group, resource.plural, *where)
 
     def variables(self, params: Object | None, *, authorizer: bool) -> dict[str, Any]:
-        """Return a mapping from names (``object``, ``params``) to values, most computed on first use."""
+        """Return a mapping from names (``object``, ``params``) to values; most exist only after a first ``[name]``.
+
+        ``authorizer``: expressions may use ``authorizer``.
+        """
         names = _Names({"object": self.versioned.obj, "oldObject": self.versioned.old, "params": params})
         names.given = self
         names.authorizer = authorizer
@@ -105,7 +111,7 @@ class _Names(dict[str, Any]):
 
 
 def request_of(versioned: VersionedAttributes) -> Object:
-    """Return the variable ``request``: the ``AdmissionRequest`` without the objects and most empty fields."""
+    """Return the variable ``request``: the ``AdmissionRequest`` with None for the objects, and without most empty fields."""
     attributes = versioned.attributes
     user = attributes.user
     info: Object = {"username": user.name, "uid": user.uid, "groups": list(user.groups)}

@@ -97,7 +97,7 @@ class Evaluation:
             names["variables"] = self._composed
 
     async def evaluate(self, compiled: Compiled) -> Result:
-        """Return an expression's Result, errors in Go's words; deduct its cost. Raises OutOfBudget."""
+        """Return an expression's Result, errors in Go's words; deduct its cost, with that of variables. Raises OutOfBudget."""
         if compiled.program is None:
             return Result(None, 0, f"compilation error: {compiled.problem}")
         result = await asking.evaluate(compiled.program, self._names, self._answers, self._ask, limit=PER_CALL_LIMIT)

@@ -74,7 +74,7 @@ def check_type_names(value: Value, path: str) -> list[str]:
 
 
 def apply(schemas: Schemas, live: Object, value: Value) -> Object:
-    """Return a copy of ``live`` with the expression's value merged in.
+    """Return ``live`` with the expression's value, of type ``Object``, merged in, as a new object.
 
     Raises PatchFailed, also for changed atomic parts; LookupError without a schema.
     """

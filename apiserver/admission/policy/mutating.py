@@ -78,7 +78,7 @@ class _Denied(Forbidden):
 
 
 def compile_policy(policy: Policy) -> Compilation:
-    """Compile a policy's variables, match conditions and mutations."""
+    """Compile a policy's variables, match conditions and mutations; an error becomes the expression's ``problem``."""
     params = policy.param_kind is not None
     variables = evaluating.compose(policy.variables, params=params, environment_of=activation.environment)
     plain = activation.environment(params=params, authorizer=True, variables=tuple(variables))
@@ -101,14 +101,17 @@ class MutatingPolicies:
         self._schemas = schemas
 
     def handles(self, operation: Operation, resource: Resource, subresource: str) -> bool:
-        """Return whether a policy may match the request."""
+        """Return whether a policy may match the request; True while policies are not loaded."""
         return self._dispatcher.handles(operation, resource, subresource)
 
     async def validate(self, attributes: Attributes) -> None:
         """Do nothing."""
 
     async def mutate(self, attributes: Attributes) -> None:
-        """Apply matching policies' mutations in order; raise refusals only afterwards."""
+        """Apply matching policies' mutations to ``attributes.obj`` in order, and raise refusals afterwards, of policies that fail closed.
+
+        In the second round, only policies that are due run. Raises other errors at once.
+        """
         round_ = attributes.reinvocation
         memory: _Reinvocation = round_.memory.setdefault(self.name, _Reinvocation())
         if round_.again and memory.output != attributes.obj:

@@ -51,7 +51,7 @@ class Params:
         self._changed = asyncio.Event()
 
     def want(self, kinds: set[ParamKind]) -> None:
-        """Follow the objects of exactly these kinds; stop following others."""
+        """Let :meth:`run` follow the objects of exactly these kinds, and no others any more."""
         for each in kinds - self._followed.keys():
             self._followed[each] = _Followed(each)
             self._changed.set()
@@ -72,6 +72,8 @@ class Params:
 
     async def of(self, policy: Policy, binding: Binding, namespace: str) -> Sequence[Object | None]:
         """Return a binding's parameters: ``[None]`` if policy or binding names none; empty if none exists: the binding does not apply.
+
+        ``namespace``: the request's, for bindings without ``paramRef.namespace``.
 
         Raises ConfigurationError if none exists and the binding has ``Deny``, if not loaded, or misconfigured; UnknownKind.
         """

@@ -60,7 +60,7 @@ class PolicyDispatcher(Generic[Program]):
 
     @property
     def ready(self) -> bool:
-        """True if every policy is loaded."""
+        """True if all policies, bindings and namespaces are loaded."""
         return self.source.known.is_set() and self.namespaces.synced.is_set()
 
     def handles(self, operation: str, resource: Resource, subresource: str) -> bool:
@@ -121,7 +121,7 @@ class PolicyDispatcher(Generic[Program]):
     async def input(self, attributes: Attributes, resource: Resource, answers: dict[Question, Answer]) -> Input:
         """Return the input of expressions: the request converted to ``resource``, and its namespace.
 
-        ``answers``: to authorization questions so far; expressions of one request share them.
+        ``answers``: to authorization questions so far; expressions of one request share them. Raises NotFound, ServiceUnavailable.
         """
         namespace = await self.namespaces.get(attributes.namespace) if attributes.namespace else None
         return Input(VersionedAttributes.of(attributes, resource, self.versions), namespace, answers)

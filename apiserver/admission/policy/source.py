@@ -103,7 +103,7 @@ class Source(Generic[Program]):
             await asyncio.sleep(backoff.next())
 
     def hooks(self, operation: str, resource: Resource, subresource: str) -> tuple[Hook[Program], ...]:
-        """Return the bound policies with rules that match the request, by name."""
+        """Return the bound policies with rules that match the request, sorted by name; none for reviews, policies and bindings."""
         key = (operation, resource.group, resource.version, resource.plural, subresource)
         found = self._index.get(key)
         if found is None:

@@ -61,7 +61,7 @@ class Decision:
 
 
 def compile_policy(policy: Policy) -> Compilation:
-    """Compile a policy; messages and annotations cannot use the authorizer."""
+    """Compile a policy; an error becomes the expression's ``problem``. Messages and annotations cannot use the authorizer."""
     params = policy.param_kind is not None
     variables = evaluating.compose(policy.variables, params=params, environment_of=activation.environment)
     asking = activation.environment(params=params, authorizer=True, variables=tuple(variables))
@@ -87,14 +87,14 @@ class ValidatingPolicies:
         self._budget = budget
 
     def handles(self, operation: Operation, resource: Resource, subresource: str) -> bool:
-        """Return whether a policy may match the request."""
+        """Return whether a policy may match the request; True while policies are not loaded."""
         return self._dispatcher.handles(operation, resource, subresource)
 
     async def mutate(self, attributes: Attributes) -> None:
         """Change nothing."""
 
     async def validate(self, attributes: Attributes) -> None:
-        """Evaluate every matching policy; raise the first refusal."""
+        """Evaluate every matching policy, add warnings and audit annotations, and raise the first refusal afterwards."""
         answers: dict[Question, Answer] = {}
         inputs: dict[Resource, Input] = {}
         noted: dict[str, list[str]] = {}
@@ -221,7 +221,7 @@ class _Evaluated:
         return said, ""
 
     async def annotations(self) -> list[tuple[str, str, str]]:
-        """Return (key, value, problem) of each audit annotation; a non-empty problem refuses the request."""
+        """Return (key, value, problem) of each audit annotation with a value or a problem; a problem refuses the request."""
         if not self._compiled.annotations:
             return []
         evaluation = self._evaluation(self._budget, authorizer=False)

@@ -17,7 +17,7 @@ FAILED_OPEN: Final = "failed-open."
 
 
 def given(attributes: Attributes, webhook: Webhook, key: str, value: str) -> None:
-    """Add a webhook's audit annotation to the request; log an invalid key."""
+    """Add a webhook's audit annotation to the request; with an invalid key only log it."""
     full = f"{webhook.name}/{key}"
     if full.count("/") != 1 or names.qualified_name_errors(full):
         logger.warning("an audit annotation of a webhook has an invalid name", extra={"webhook": webhook.name, "annotation": full[:128]})

@@ -57,7 +57,7 @@ _SERVERS_OWN: Final = frozenset({403, 406, 415})
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A request's server."""
+    """Where a webhook's requests go."""
 
     url: str
     host: str
@@ -106,7 +106,10 @@ class Caller:
             await connections.close()
 
     async def call(self, webhook: Webhook, body: bytes) -> bytes:
-        """Send an encoded AdmissionReview; return the encoded answer, or raise CallFailed."""
+        """Send an encoded AdmissionReview; return the body of a 2xx answer, unchecked, or raise CallFailed.
+
+        Within ``webhook.seconds``, repeats after ``Retry-After`` and once after a lost connection.
+        """
         try:
             where = target(webhook.address)
             headers, authority = self._as_ourselves(where)

@@ -14,7 +14,7 @@ _MAX_CODE: Final = 999
 
 
 class CallFailed(Exception):
-    """The webhook was not called, or its answer is invalid."""
+    """A webhook's call failed, or its answer is invalid."""
 
     def __init__(self, webhook: str, reason: str, code: int) -> None:
         super().__init__(f"failed calling webhook {quoted(webhook)}: {reason}")
@@ -37,7 +37,10 @@ class Denied(StatusError):
 
 
 def denied(webhook: str, result: dict[str, Any] | None) -> Denied:
-    """Return the client's error for a refusal, always with the webhook's name."""
+    """Return the client's error for a refusal, always with the webhook's name. ``result``: ``status`` in the answer, unchecked.
+
+    A code below 400 or above 999 becomes 400.
+    """
     given = result or {}
     code = given.get("code")
     code = code if isinstance(code, int) and code <= _MAX_CODE else 0

@@ -52,14 +52,17 @@ class MutatingWebhooks:
         self._dispatcher = dispatcher
 
     def handles(self, operation: Operation, resource: Resource, subresource: str) -> bool:
-        """Return whether a webhook may match the request."""
+        """Return whether a webhook may match the request; True while webhooks are not loaded."""
         return bool(self._dispatcher.source.candidates(operation, resource, subresource)) or not self._dispatcher.ready
 
     async def validate(self, attributes: Attributes) -> None:
         """Do nothing."""
 
     async def mutate(self, attributes: Attributes) -> None:
-        """Call matching webhooks in order, and apply their patches; raise the first refusal."""
+        """Call matching webhooks in order, and apply their patches to ``attributes.obj``; raise the first refusal, which ends the calls.
+
+        In the second round, only webhooks that are due are called.
+        """
         round_ = attributes.reinvocation
         memory: _Reinvocation = round_.memory.setdefault(self.name, _Reinvocation())
         if round_.again and memory.output != attributes.obj:

@@ -41,11 +41,11 @@ class WebhookDispatcher:
 
     @property
     def ready(self) -> bool:
-        """True if every webhook is loaded."""
+        """True if all webhooks and namespaces are loaded."""
         return self.source.synced.is_set() and self.namespaces.synced.is_set()
 
     async def candidates(self, attributes: Attributes) -> tuple[Candidate, ...]:
-        """Return the webhooks with matching rules. Raises Forbidden if not loaded in time."""
+        """Return the webhooks with matching rules, in order. Raises Forbidden if they are not loaded in time."""
         if not self.ready:
             try:
                 async with asyncio.timeout(self.ready_seconds):
@@ -56,7 +56,10 @@ class WebhookDispatcher:
         return self.source.candidates(attributes.operation, attributes.resource, attributes.subresource)
 
     async def wants(self, webhook: Webhook, versioned: VersionedAttributes) -> bool:
-        """Return whether the request matches a webhook's selectors and ``matchConditions``."""
+        """Return whether the request matches a webhook's selectors and ``matchConditions``.
+
+        Raises NotFound, InternalError or Forbidden if that cannot be evaluated.
+        """
         if not await selects(webhook.matching, versioned.attributes, self.namespaces):
             return False
         return await self.matcher.wanted(webhook, versioned)
@@ -66,9 +69,9 @@ class WebhookDispatcher:
         return VersionedAttributes.of(attributes, candidate.resource, self.versions)
 
     async def ask(self, webhook: Webhook, versioned: VersionedAttributes) -> Answer:
-        """Call a webhook, pass on its warnings and annotations, and return its answer.
+        """Call a webhook, add its warnings and annotations to the request, and return its answer, which allows the request.
 
-        Raises Denied, CallFailed, BadRequest (dry run).
+        Raises Denied if it refuses; CallFailed; BadRequest for a dry run, if the webhook may have side effects.
         """
         attributes = versioned.attributes
         if attributes.dry_run:

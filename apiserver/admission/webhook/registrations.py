@@ -46,7 +46,7 @@ class Address:
 
 @dataclass(frozen=True, slots=True)
 class Expression:
-    """A match condition in CEL."""
+    """A named CEL expression: a match condition, or a policy's variable or annotation."""
 
     name: str
     expression: str

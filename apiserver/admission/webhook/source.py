@@ -58,7 +58,7 @@ class Source:
         return self._webhooks
 
     def candidates(self, operation: str, resource: Resource, subresource: str) -> tuple[Candidate, ...]:
-        """Return the webhooks with matching rules, in order."""
+        """Return the webhooks with matching rules, in order; none for requests about webhook configurations and policies."""
         key = (operation, resource.group, resource.version, resource.plural, subresource)
         found = self._index.get(key)
         if found is None:

@@ -27,14 +27,14 @@ class ValidatingWebhooks:
         self._dispatcher = dispatcher
 
     def handles(self, operation: Operation, resource: Resource, subresource: str) -> bool:
-        """Return whether a webhook may match the request."""
+        """Return whether a webhook may match the request; True while webhooks are not loaded."""
         return bool(self._dispatcher.source.candidates(operation, resource, subresource)) or not self._dispatcher.ready
 
     async def mutate(self, attributes: Attributes) -> None:
         """Change nothing."""
 
     async def validate(self, attributes: Attributes) -> None:
-        """Call all matching webhooks concurrently; raise the first's refusal in their order."""
+        """Call all matching webhooks concurrently; after all answers, raise the refusal of the first one in their order."""
         chosen: list[tuple[Webhook, VersionedAttributes]] = []
         versions: dict[Resource, VersionedAttributes] = {}
         for each in await self._dispatcher.candidates(attributes):
