@@ -95,7 +95,7 @@ class Config:
 
     @classmethod
     def load(cls, kubeconfig: str | None) -> Config:
-        """Return the kubeconfig's current context, or the pod's configuration; raises ConfigError."""
+        """Return the current context of the file ``kubeconfig`` or, if that is empty, the pod's configuration; raises ConfigError."""
         return cls.from_kubeconfig(kubeconfig) if kubeconfig else cls.in_cluster()
 
     def watched_files(self) -> tuple[str, ...]:

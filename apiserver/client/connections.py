@@ -167,7 +167,7 @@ class Connections:
         timeouts: Timeouts = _NO_TIMEOUTS,
         refusal: Callable[[Mapping[str, object]], str] | None = None,
     ) -> Response:
-        """Send a request and return its response, with any status.
+        """Send a request and return its response, with any status; the caller must release it.
 
         ``target``: path and query, quoted. ``headers``: without Host and Content-Length. ``timeouts``: in total and per step.
         ``refusal`` returns why not to trust the server's certificate, or empty, before anything is sent. Raises NotTrusted,

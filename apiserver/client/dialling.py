@@ -42,7 +42,7 @@ def by_turns(found: Sequence[tuple[int, int, int, str, tuple[Any, ...]]]) -> lis
 
 
 async def first(given: list[str], dial: Callable[[str], Awaitable[_Made]]) -> _Made:
-    """Return what ``dial`` returns first for one of the ``given`` addresses; abort later connections.
+    """Return the first result of ``dial`` for one of the ``given`` addresses, which must not be empty; abort later connections.
 
     Dials the next address when one is slow or fails. Raises the last OSError.
     """

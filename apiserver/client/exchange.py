@@ -104,7 +104,7 @@ class Connection(asyncio.BufferedProtocol):
             raise
 
     async def ask(self, head: bytes, body: bytes, deadline: float | None, idle_seconds: float | None) -> Head:
-        """Send a request and return the response's head.
+        """Send a request and return the response's head. Read the body by :meth:`piece`; at last, even after an error, call :meth:`finish`.
 
         Raises ExchangeFailed; TimeoutError after the deadline (loop time), or ``idle_seconds`` without input.
         """

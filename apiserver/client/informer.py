@@ -49,7 +49,7 @@ _NO_WATCH_LIST: Final = (errors.BadRequest, errors.Invalid, errors.MethodNotAllo
 
 
 class Informer:
-    """One resource's objects, in one namespace or in all, filtered by selectors.
+    """A copy of one resource's objects, in one namespace or in all, filtered by selectors; :meth:`run` keeps it current.
 
     ``trim`` must keep at least name, namespace, uid and resourceVersion.
     """
@@ -95,7 +95,7 @@ class Informer:
         return self._store.get(NamespacedName(namespace, name))
 
     def list(self, namespace: str | None = None) -> builtins.list[Object]:
-        """Return all objects (of a namespace), read-only, by a scan."""
+        """Return all objects (``namespace``: only of this one), read-only, by a scan."""
         return [each for each in self._store.list() if namespace is None or namespace_of(each) == namespace]
 
     def by_index(self, name: str, value: Hashable, limit: int = 0) -> Iterable[Object]:
@@ -106,11 +106,14 @@ class Informer:
         return len(self._store)
 
     def subscribe(self, callback: Callback) -> None:
-        """Call ``callback(old, new)`` now for every object, and then for every change; ``old`` or ``new`` is None."""
+        """Call ``callback(None, object)`` now for every object, then ``callback(old, new)`` for every change.
+
+        ``old`` is None for a new object, ``new`` for a deleted one.
+        """
         self._store.subscribe(callback)
 
     def remember(self, obj: Object) -> None:
-        """Put our own write's result into the copy before the watch does."""
+        """Put our own write's result into the copy before the watch does, and call callbacks; an outdated one changes nothing."""
         for each in self._sound([obj]):
             self._store.apply(each)
 

@@ -121,12 +121,18 @@ class Client:
         return {**page, "metadata": metadata, "items": items}
 
     async def page(self, resource: Resource, namespace: str, *, field_selector: str, limit: int) -> tuple[Object, ...]:
-        """Return at most the first ``limit`` objects that a field selector selects. Raises StatusError, TransportError."""
+        """Return at most the first ``limit`` objects that a field selector selects, perhaps without ``kind`` and ``apiVersion``.
+
+        Raises StatusError, TransportError.
+        """
         query = _query(fieldSelector=field_selector, limit=str(limit))
         return tuple(_kept(await self._object("GET", resource.path(namespace), params=query), None))
 
     async def create(self, resource: Resource, obj: Object, namespace: str | None = None, *, field_manager: str = "") -> Object:
-        """Create an object and return it as stored. Raises StatusError, such as AlreadyExists, or TransportError."""
+        """Create an object (``namespace`` None: in its own namespace) and return it as stored.
+
+        Raises StatusError, such as AlreadyExists, or TransportError.
+        """
         path = resource.path(_namespace(resource, obj, namespace))
         return await self._object("POST", path, params=_query(fieldManager=field_manager), body=obj)
 
@@ -167,10 +173,11 @@ class Client:
         initial_events: bool = False,
         idle_seconds: float | None = None,
     ) -> AsyncGenerator[WatchEvent, None]:
-        """Yield changes after ``resource_version`` until the server ends the watch after ``timeout_seconds``.
+        """Yield changes after ``resource_version`` until the server ends the watch, after about ``timeout_seconds``.
 
-        With ``initial_events``, existing objects come first, ADDED, and a BOOKMARK with ``INITIAL_EVENTS_END``. Raises
-        TransportError, also after ``idle_seconds`` without input, and Expired. Use ``contextlib.aclosing`` to leave early.
+        Without ``resource_version``, existing objects come first, ADDED; with ``initial_events`` always, and then a BOOKMARK with
+        ``INITIAL_EVENTS_END``. Raises StatusError, such as Expired, and TransportError, also after ``idle_seconds`` without input. Use
+        ``contextlib.aclosing`` to leave early.
         """
         params = {"watch": "true", "allowWatchBookmarks": "true", "timeoutSeconds": str(timeout_seconds)}
         params |= {"resourceVersion": resource_version} if resource_version else {}

@@ -47,7 +47,10 @@ class Store:
         """Exceptions of callbacks and indexers."""
 
     def subscribe(self, callback: Callback) -> None:
-        """Call ``callback(old, new)`` now for every object, and then for every change; ``old`` or ``new`` is None."""
+        """Call ``callback(None, object)`` now for every object, then ``callback(old, new)`` for every change.
+
+        ``old`` is None for a new object, ``new`` for a deleted one.
+        """
         for each in list(self._objects.values()):
             self._call(callback, None, each)
         self._callbacks.append(callback)
@@ -57,7 +60,7 @@ class Store:
         return self._objects.get(key)
 
     def list(self) -> Iterable[Object]:
-        """Return every object."""
+        """Return a live view of all objects: do not change the store while iterating."""
         return self._objects.values()
 
     def by_index(self, name: str, value: Hashable, limit: int = 0) -> Iterable[Object]:
@@ -75,7 +78,7 @@ class Store:
             self._prepared[key_of(obj)] = obj, self._found(obj)
 
     def replace_in_steps(self, objects: Iterable[Object], resource_version: str) -> Iterator[None]:
-        """Replace all objects by a consistent list; missing ones are deleted. Each ``next`` does one step.
+        """Replace all objects by a consistent list; missing ones are deleted. Each ``next`` does one step: iterate to the end.
 
         Between two steps, results of our own writes may be applied, and readers see old and new objects. Older revisions are believed: etcd
         may have been restored.

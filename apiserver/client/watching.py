@@ -32,7 +32,7 @@ class WatchEvent:
 
 
 async def lines(chunks: AsyncIterable[bytes]) -> AsyncIterator[bytes]:
-    """Yield complete lines, dropping a broken connection's last one. Raises TransportError for a long one."""
+    """Yield complete lines, without empty ones and an incomplete last one. Raises TransportError for a long one."""
     pending = bytearray()
     async for chunk in chunks:
         searched = len(pending)
