@@ -46,7 +46,7 @@ class Document:
 async def serve(context: RequestContext, document: Document, *, public: bool = False, packed: bool = False) -> Response:
     """Serve the document, or 304 if unchanged.
 
-    ``public``: shared caches may keep it; ``packed``: compress a large one, and never indent.
+    ``public``: shared caches may keep it; ``packed``: compress a large one only once, and never indent.
     """
     headers = {"ETag": f'"{document.etag}"', "Vary": "Accept"}
     if public:

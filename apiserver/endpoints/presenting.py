@@ -36,7 +36,7 @@ _AGE: Final = {
 
 
 def include_of(value: str | None) -> Include:
-    """Parse ``includeObject``: how much of each object a Table's rows carry. Raises BadRequest."""
+    """Parse ``includeObject``: how much of each object a Table's rows carry, by default metadata. Raises BadRequest."""
     match value or "Metadata":
         case "None":
             return "None"

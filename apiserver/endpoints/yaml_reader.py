@@ -32,7 +32,7 @@ class Reader:
     def document(self) -> Any:  # noqa: ANN401 - any JSON value
         """Return the only document's value; without a document, an empty object.
 
-        Raises BadRequest, also for a second document; yaml.YAMLError or ValueError if malformed.
+        Raises BadRequest, also for a second document other than null; yaml.YAMLError or ValueError if malformed.
         """
         try:
             self._next()

@@ -85,7 +85,10 @@ class Authenticator:
         self._anonymous = anonymous
 
     async def __call__(self, request: Request) -> User:
-        """Return a request's user. Raises Unauthorized for a wrong or missing credential, InternalError if a review fails."""
+        """Return a request's user, perhaps ``ANONYMOUS``. Raises Unauthorized for a wrong credential, InternalError if a review fails.
+
+        Without a credential, raises NoCredential if anonymous requests are not allowed.
+        """
         der = request.certificate
         verified = self._verify(der, request.carrier) if der else None
         if verified is not None and (user := self._certified(verified, request.headers)):
@@ -188,7 +191,7 @@ def from_certificate(authorities: Authorities, certificate: Certificate) -> User
 
 
 def bearer_token(headers: CIMultiDictProxy[str]) -> str | None:
-    """Return the token of an ``Authorization: Bearer`` header, or None."""
+    """Return the token of an ``Authorization: Bearer`` header, perhaps empty; None without such a header."""
     kind, _, token = headers.get("Authorization", "").strip().partition(" ")
     return token.strip() if kind.lower() == "bearer" else None
 
@@ -222,9 +225,9 @@ def _first(headers: CIMultiDictProxy[str], names: tuple[str, ...]) -> str:
 
 
 def from_config_map(data: Mapping[str, str]) -> RequestHeader:
-    """Parse the front-proxy settings of ConfigMap ``kube-system/extension-apiserver-authentication``; missing ones get defaults.
+    """Parse the front-proxy settings of ConfigMap ``kube-system/extension-apiserver-authentication``.
 
-    Raises ValueError.
+    Missing settings are empty, except ``uid_headers``: ``X-Remote-Uid``. Raises ValueError.
     """
 
     def listed(key: str, default: tuple[str, ...]) -> tuple[str, ...]:

@@ -90,7 +90,7 @@ class Chain:
         self.accounting = Accounting(self.requests)
 
     async def __call__(self, request: Request) -> Response:
-        """Answer one request, count and log it. Exceptions become answers, except ConnectionError."""
+        """Answer one request, count and log it. Exceptions become answers, except ConnectionError and cancellation."""
         started = time.perf_counter()  # uvloop's clock stands still within an iteration
         info = requestinfo.of(request)
         context = RequestContext(request, info, audit_id(request.given_audit_id))

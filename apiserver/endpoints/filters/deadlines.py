@@ -42,7 +42,7 @@ class Deadlines:
         self._open: dict[Deadline, None] = {}
 
     def begin(self, task: asyncio.Task[Any] | None = None) -> Deadline:
-        """Return a Deadline that cancels a task (default: the current) after ``seconds``."""
+        """Return a Deadline that cancels a task (default: the current) after ``seconds``, up to a second late; call :meth:`end`."""
         task = task or asyncio.current_task()
         if task is None:
             raise RuntimeError("requests must be handled in tasks")

@@ -205,7 +205,10 @@ def wanted_user(headers: Mapping[str, str]) -> User | None:
 
 
 def acting(wanted: User, *, constrained: bool) -> User:
-    """Return the impersonated user with the groups that Kubernetes adds, such as ``system:authenticated``."""
+    """Return the impersonated user with the groups that Kubernetes adds, such as ``system:authenticated``.
+
+    ``constrained``: by a mode of KEP-5284; then a node gets ``system:nodes``.
+    """
     groups = wanted.groups
     account = service_account(wanted.name)
     if not groups and account is not None:

@@ -94,7 +94,7 @@ class Places(Generic[M]):
 
 
 def origin(address: str) -> str:
-    """Return a peer's IPv4 address as text, or the first half of its IPv6 address in hexadecimal."""
+    """Return a peer's IPv4 address as text, also of a mapped one; else the first half of its IPv6 address in hexadecimal."""
     if ":" not in address:
         return address
     found = ipaddress.IPv6Address(address)

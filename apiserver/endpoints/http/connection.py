@@ -342,7 +342,7 @@ class Connection(asyncio.Protocol):
                 self._more = None
 
     async def start(self, stream: Stream) -> None:
-        """Send a stream's head. Raises Gone."""
+        """Send a stream's head. Raises Gone; RuntimeError if the request has been answered."""
         request = self._request
         if request is None or self._began:
             raise RuntimeError("a request can have only one response")
@@ -368,7 +368,7 @@ class Connection(asyncio.Protocol):
                 raise Gone("the client disconnected")
 
     async def finish(self, stream: Stream) -> None:
-        """End a stream. Raises Gone."""
+        """End a stream, sending its head first if that was not sent. Raises Gone."""
         await stream.prepare()
         if stream.chunked:
             await self.send(_LAST_CHUNK)

@@ -48,7 +48,7 @@ class Carrier(Protocol):
         ...
 
     async def start(self, stream: Stream) -> None:
-        """Send a stream's head. Raises Gone."""
+        """Send a stream's head. Raises Gone; RuntimeError if the request has been answered."""
         ...
 
     async def send(self, data: bytes) -> None:
@@ -64,7 +64,7 @@ class Carrier(Protocol):
         ...
 
     async def finish(self, stream: Stream) -> None:
-        """End a stream. Raises Gone."""
+        """End a stream, sending its head first if that was not sent. Raises Gone."""
         ...
 
 
@@ -246,7 +246,10 @@ class Response:
 
 
 class Stream(Response):
-    """A response written piece by piece, of unknown length. Raises ConnectionError if the client is gone or slow."""
+    """A response of unknown length: a handler calls :meth:`prepare`, :meth:`write` for each piece, and :meth:`end` before it returns.
+
+    They raise ConnectionError if the client is gone or slow.
+    """
 
     __slots__ = ("_carrier", "chunked", "ended", "prepared", "push")
 
@@ -266,12 +269,12 @@ class Stream(Response):
             await self._carrier.start(self)
 
     async def write(self, data: bytes) -> None:
-        """Send a piece; return when there is room for more. Raises Gone."""
+        """Send a piece, after :meth:`prepare`; return when there is room for more. Raises Gone."""
         if data:
             await self._carrier.send(chunk(data) if self.chunked else data)
 
     def coded(self, data: bytes) -> bytes:
-        """Encode a piece for :attr:`push`, as a chunk if :attr:`chunked`; answers may share the bytes."""
+        """Encode a piece, not empty, for :attr:`push`, as a chunk if :attr:`chunked`; answers may share the bytes."""
         return chunk(data) if self.chunked else data
 
     async def room(self) -> None:
@@ -279,14 +282,14 @@ class Stream(Response):
         await self._carrier.room()
 
     async def end(self) -> None:
-        """End the response. Raises Gone."""
+        """End the response, once, with its head if that was not sent. Raises Gone."""
         if not self.ended:
             self.ended = True
             await self._carrier.finish(self)
 
 
 def chunk(data: bytes) -> bytes:
-    """Encode the data as one chunk; chunks may be joined."""
+    """Encode ``data`` as one chunk; chunks may be joined. Empty data would end the body."""
     return b"%x\r\n%b\r\n" % (len(data), data)
 
 

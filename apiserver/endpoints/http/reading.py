@@ -113,7 +113,7 @@ class Reader:
             self._buffer = bytearray(self._buffer[count:])
 
     def drop(self) -> None:
-        """Discard the buffer and stop."""
+        """Discard the buffer, and set :attr:`broken`."""
         self.broken = True
         self._buffer = b""
 

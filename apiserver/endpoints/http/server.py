@@ -61,7 +61,7 @@ class Server:
         self._long.pop(connection, None)
 
     async def shutdown(self, seconds: float) -> None:
-        """Close connections after their next answer, idle ones soon; abort the rest after ``seconds``."""
+        """Close connections after their running answer, idle ones soon, and wait for that; abort the rest after ``seconds``."""
         self.draining = True
         for connection in self._connections:
             connection.drain()

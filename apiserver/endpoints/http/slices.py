@@ -72,7 +72,7 @@ class Slices:
 
 
 def measure(held: bytearray, start: int) -> tuple[int, int]:
-    """Return the lengths of head and payload of the frame at ``start``; zeros without its whole head."""
+    """Return the lengths of head (with a mask) and payload of the frame at ``start``; zeros if its length is incomplete."""
     if len(held) < start + 2:
         return 0, 0
     marked, length = divmod(held[start + 1], 128)

@@ -25,7 +25,7 @@ class Turns:
         return sum(len(each) for waiting in (self._going_on, self._beginning) for each in waiting.values())
 
     def wants(self, address: str, work: Work, *, goes_on: bool = False) -> None:
-        """Queue work for the client ``address``; it returns False if there was nothing to do.
+        """Queue ``work`` for the client ``address``; ``work`` returns whether it had anything to do.
 
         ``goes_on``: the work continues other work, and runs before work that begins.
         """

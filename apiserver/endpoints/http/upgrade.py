@@ -44,7 +44,7 @@ def is_upgrade(request: Request) -> bool:
 
 
 def is_well_formed(request: Request) -> bool:
-    """Return whether the request is a valid handshake of RFC 6455."""
+    """Return whether a websocket request (:func:`is_upgrade`) is a valid handshake of RFC 6455."""
     headers = request.headers
     try:
         nonce = base64.b64decode(headers.get("Sec-WebSocket-Key", ""), validate=True)

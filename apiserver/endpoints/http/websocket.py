@@ -79,7 +79,7 @@ class WebSocket(Response):
         self._ended = False
 
     async def accept(self) -> None:
-        """Answer 101 with :attr:`headers` and switch to frames. Raises ConnectionError."""
+        """Answer 101 with :attr:`headers` and switch to frames, after ``upgrade.is_well_formed``. Raises ConnectionError."""
         key = self._request.headers["Sec-WebSocket-Key"].encode()
         self.headers["Upgrade"] = "websocket"
         self.headers["Connection"] = "Upgrade"

@@ -49,7 +49,10 @@ def _kind(prefix: str, resource: Resource, model: type[Any]) -> dict[str, Schema
 
 
 def structural(schema: Mapping[str, Any], name_of: Callable[[str], str]) -> Schema:
-    """Convert a pydantic schema; ``name_of`` names the component of a local definition."""
+    """Convert a pydantic schema to a structural one; ``name_of`` names the component of a local definition.
+
+    Raises ValueError for alternatives other than null.
+    """
     schema = _without_null(schema)
     result: Schema = {}
     if meta := schema.get("x-meta"):

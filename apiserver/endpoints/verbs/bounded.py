@@ -37,7 +37,7 @@ class Bounded(ClientConnection):
     """
 
     async def send_frames(self, frames: bytes) -> None:
-        """Send frames, encoded already, like ``send``, without the library's ten calls for each."""
+        """Send a client's encoded frames, like ``send``, without the library's ten calls for each."""
         if not self._is_open or self.transport.is_closing():
             async with self.send_context():
                 return

@@ -34,7 +34,7 @@ class Streams:
         self._ending = asyncio.Event()
 
     def end_all(self) -> None:
-        """Close every stream; clients can dial another server."""
+        """Begin to close every stream; clients can dial another server."""
         self._ending.set()
 
     async def ended(self) -> End:

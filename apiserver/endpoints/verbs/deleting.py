@@ -27,7 +27,7 @@ async def delete(served: Served, context: RequestContext) -> Response:
 
 
 async def delete_collection(served: Served, context: RequestContext) -> Response:
-    """Delete every selected object; answer with their list."""
+    """Delete the selected objects, with ``limit`` only a page of them; answer with their list."""
     representation = context.represent(*MANY)
     listed = queries.list_options(context.request.query, watch=False)
     options = await _options(context)

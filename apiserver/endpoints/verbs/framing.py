@@ -34,7 +34,7 @@ class Lines:
         await self._stream.prepare()
 
     def encode(self, frames: Sequence[bytes]) -> bytes:
-        """Join frames, which are lines."""
+        """Return the answer's next bytes: these frames, at least one, which are lines."""
         return self._stream.coded(b"".join(frames))
 
     async def room(self) -> None:
@@ -79,10 +79,10 @@ class Messages:
         await self._socket.room()
 
     async def end(self) -> None:
-        """Close the websocket."""
+        """Close the websocket, and wait for the client's close."""
         await self._socket.end()
 
 
 def frames_of(context: RequestContext) -> Lines | Messages:
-    """Return :class:`Messages` for a websocket, else :class:`Lines`."""
+    """Return :class:`Messages` for a websocket, else :class:`Lines`. Raises BadRequest for an invalid handshake."""
     return Messages(context) if upgrade.is_upgrade(context.request) else Lines(context)

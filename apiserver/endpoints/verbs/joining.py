@@ -48,7 +48,7 @@ class _Dial(websocket):
 
 @contextlib.asynccontextmanager
 async def dialled(destination: Destination, stream: Connect, holder: str = "") -> AsyncIterator[Bounded]:
-    """Yield a websocket to the destination. ``holder``: the user's token, sent in ``stream.holder_header``.
+    """Yield a websocket to the destination; it closes after the block. ``holder``: the user's token, sent in ``stream.holder_header``.
 
     Raises the server's StatusError, or ServiceUnavailable.
     """

@@ -59,7 +59,7 @@ class Watches:
 
     @asynccontextmanager
     async def limited(self, seconds: float) -> AsyncIterator[asyncio.Timeout]:
-        """Raise TimeoutError in the block after ``seconds``, or when :meth:`end_all` ends it."""
+        """Cancel the block after ``seconds``, or when :meth:`end_all` ends it, and raise TimeoutError."""
         async with asyncio.timeout(0 if self._over else seconds) as limit:
             self._limits.add(limit)
             try:
@@ -68,7 +68,7 @@ class Watches:
                 self._limits.discard(limit)
 
     def end_all(self, *, within: float) -> None:
-        """End every watch at a random moment ``within`` these seconds, to spread the clients' return."""
+        """Let every watch end at a random moment ``within`` these seconds, to spread the clients' return; new ones end at once."""
         self._over = True
         now = asyncio.get_running_loop().time()
         for limit in self._limits:
