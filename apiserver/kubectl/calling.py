@@ -55,7 +55,7 @@ class Kubectl:
         return json.loads(found) if found.strip() else None
 
     async def pipe(self, first: Sequence[str], second: Sequence[str]) -> None:
-        """Pipe one kubectl process into another; raises Failure if either fails."""
+        """Pipe the output of one kubectl process into another, and discard that one's output; raises Failure if either fails."""
         out, into = os.pipe()
         try:
             async with self._started(*first, stdout=into) as reader:

@@ -49,7 +49,7 @@ from apiserver.kubectl.messages import Failure, describe, first
 
 
 def run(arguments: list[str] | None) -> int:
-    """Run one command; return its exit code."""
+    """Run one command; return its exit code. ``arguments`` None: the process' own."""
     # It logs errors that it also raises.
     logging.basicConfig(level=logging.CRITICAL)
     return exit_code(lambda: _parse_and_do(arguments))

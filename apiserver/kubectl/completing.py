@@ -56,7 +56,7 @@ def command_of(before: Sequence[str]) -> str | None:
 
 
 def kind_of_names(given: Sequence[str]) -> Resource | None:
-    """Return the kind of objects that the last word may name, or None."""
+    """Return the kind of objects that the last word of ``given``, which must not be empty, may name, or None."""
     command = command_of(given[:-1])
     if given[:-1] and given[-2] in _NAMED:
         return _NAMED[given[-2]]

@@ -104,7 +104,7 @@ def run(wanted: Wanted) -> str:
 
 
 def ask(question: str) -> str:
-    """Ask on standard error, because standard output is the manifest; return the line, empty at the end."""
+    """Ask on standard error, because standard output is the manifest; return the line with its line end, empty at the input's end."""
     sys.stderr.write(question)
     sys.stderr.flush()
     return sys.stdin.readline()

@@ -18,9 +18,9 @@ _TRIES: Final = 5
 async def edit(
     access: Access, resource: Resource, name: str, what: str, edited: Callable[[Object], Object], *, dry_run: bool = False
 ) -> Object:
-    """Read an object, write what ``edited`` returns for it, again after a conflict, and return the object as read.
+    """Read an object, write what ``edited`` returns for it, up to five times after conflicts, and return the object as last read.
 
-    ``what`` names it in messages. Raises Failure.
+    ``what`` names the object in messages. Raises Failure.
     """
     path, params = resource.path(access.namespace, name), {"dryRun": "All"} if dry_run else None
     for _ in range(_TRIES - 1):

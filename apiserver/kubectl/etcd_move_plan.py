@@ -38,12 +38,12 @@ ADOPT: Final = f"cd {DIRECTORY} && {BUSYBOX} mv {STAGED} {CURRENT} && {BUSYBOX} 
 
 
 def sums(directory: str) -> str:
-    """Return the command that prints the digests of a directory's files."""
+    """Return the shell command that prints the digests of all files in ``directory``, ``CURRENT`` or ``STAGED``, in a copying pod."""
     return f"cd {DIRECTORY}/{directory} && {BUSYBOX} find . -type f -exec {BUSYBOX} sha256sum {{}} +"
 
 
 def retire(suffix: str) -> str:
-    """Return the command that renames the source's data, so that etcd never starts with them; ``suffix`` ends the new name."""
+    """Return the shell command that renames the source's data, so that etcd never starts with them; ``suffix`` ends the new name."""
     return f"cd {DIRECTORY} && test ! -e {CURRENT} || {BUSYBOX} mv {CURRENT} {CURRENT}.moved-{suffix}"
 
 

@@ -32,9 +32,10 @@ Ask = Callable[[str], str]
 
 
 async def fence(access: Access, node: str, ask: Ask | None, *, watch_seconds: float = WATCH_SECONDS) -> str:
-    """Fence a node; return the line to print.
+    """Mark an unreachable node as off by the taint ``out-of-service``; return the line to print.
 
-    ``ask`` asks the user to type the node's name; None: no question. Raises Failure, also if the node still reports.
+    Watches its reports first. ``ask`` asks the user to type the node's name; None: no question. Raises Failure, also if the node still
+    reports.
     """
     found = await _unreachable_node(access, node)
     if node_states.is_fenced(found):
@@ -61,7 +62,7 @@ async def _machines(access: Access, node: str) -> list[str] | None:
 
 
 async def unfence(access: Access, node: str) -> str:
-    """Remove a node's fence; return the line to print. Raises Failure."""
+    """Remove a fenced node's taint; return the line to print. Raises Failure."""
     found = await _node(access, node)
     if found is None:
         raise Failure(f"error: node {node} not found")

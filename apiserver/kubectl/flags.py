@@ -163,7 +163,10 @@ class Commands:
 
 
 def parse(arguments: list[str] | None = None) -> argparse.Namespace:
-    """Parse the arguments (None: the process'), always with ``selection``, ``command`` and ``name``. Exits with 1 on an error."""
+    """Parse the arguments (None: the process'), always with ``selection``, ``command``, and ``name`` or ``names``.
+
+    Exits with 1 on an error, with 0 after ``--help`` or ``--version``.
+    """
     program, commands, waiting = _program()
     arguments, guest_command = _split(sys.argv[1:] if arguments is None else arguments)
     parsed = program.parse_args(arguments)

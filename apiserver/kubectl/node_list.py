@@ -122,7 +122,7 @@ async def show(access: Access, now: Callable[[], datetime] = lambda: datetime.no
 
 
 async def machines(access: Access) -> list[Object] | None:
-    """Return all virtual machines, reduced to name, node and attempts; None, with a printed warning, if virt-api does not answer."""
+    """Return all virtual machines, reduced to name, node and attempts; None, with a printed warning, if refused or unanswered."""
     listed = listing.listed(access, VIRTUAL_MACHINES.path(), "list the virtual machines of all namespaces")
     try:
         return [_kept(each) async for each in listed]

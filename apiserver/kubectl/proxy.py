@@ -95,7 +95,7 @@ class Proxy:
             raise failures[0]
 
     async def serve_one(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Serve a program's connection until it or the websocket ends."""
+        """Serve a program's connection until it or the websocket ends; print why a websocket could not be opened."""
         try:
             first, self._first = self._first, None
             if first is not None:

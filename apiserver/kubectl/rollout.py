@@ -33,7 +33,7 @@ READS: Final = {"status": "fail unless this is the newest revision (default 0: a
 
 
 async def run(parsed: argparse.Namespace, load: Load, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> int:
-    """Do one action on each set; return the exit code."""
+    """Do one action on each set, and print the results; return the exit code: 1 if any failed."""
     way = await load()
 
     async def act(name: str) -> None:

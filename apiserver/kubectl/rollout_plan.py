@@ -69,7 +69,7 @@ def _status_of(replica_set: Object) -> Mapping[str, Any]:
 
 
 def history(replica_set: Object) -> str:
-    """Return the table of a set's revisions. Raises Failure without ordinals."""
+    """Return the table of a set's revisions. Raises Failure without any, as of a set without ordinals."""
     rows = [
         (str(each["revision"]), str(each["name"]), one_line(str(each.get("changeCause") or NONE), MAX_TEXT)) for each in _known(replica_set)
     ]

@@ -45,7 +45,7 @@ class Overlap:
         return self.rest()
 
     def rest(self) -> bytes:
-        """Decide with the bytes so far, before a pause; return those not seen before."""
+        """Decide with the bytes so far, because of a pause or the end; return those not seen before."""
         held, self._held, self.decided = self._held, b"", True
         length = longest(self._seen, held)
         return held[length:] if length >= min(SHORTEST, len(self._seen)) else held

@@ -81,7 +81,7 @@ def _read(descriptor: int, size: int) -> bytes:
 
 
 async def write(descriptor: int, content: bytes) -> None:
-    """Write everything, in a thread: a reader may be slow. Raises BrokenPipeError."""
+    """Write everything, in a thread: a reader may be slow. Raises OSError, such as BrokenPipeError."""
     await asyncio.to_thread(_write, descriptor, content)
 
 

@@ -48,7 +48,10 @@ class Usage:
 
 
 async def show(access: Access, wanted: Wanted, page: int = PAGE) -> str:
-    """Return the table of machines' usage as text. ``page``: machines per request. Raises Failure, also without metrics API."""
+    """Return the table of machines' usage as text; a sentence if no machine has a guest. ``page``: machines per request.
+
+    Raises Failure, also without metrics API.
+    """
     namespace = None if wanted.all_namespaces else access.namespace
     usage = await _usage(access, namespace)
     machines = [each for each in await _machines(access, namespace, wanted, page) if phases.phase_of(each) in phases.WITH_GUEST]

@@ -53,7 +53,10 @@ def with_disk(vm: Object, disk: Object) -> Object:
 
 
 def without(vm: Object, claim: str | None, name: str | None) -> Object:
-    """Return the machine without the disk of this name or claim; a drive only loses its medium. Raises Failure for none or several."""
+    """Return the machine without the disk of this claim and name (None: any); a drive only loses its medium.
+
+    Raises Failure for none or several.
+    """
     named = disks.defaulted(dig_vm(vm, "spec", "domain") or {})
     gone = [place for place, each in enumerate(named) if _is_meant(each, claim, name)]
     if len(gone) != 1:

@@ -65,7 +65,10 @@ class Watching:
         self.newest = first
 
     async def until(self, is_over: Callable[[], bool], look: float | None = None) -> None:
-        """Watch the object until ``is_over()``; when a watch ends, wait ``look`` seconds, read it, and watch again. Raises Failure."""
+        """Watch the object until ``is_over()``; when a watch ends, wait ``look`` seconds, read it, and watch again.
+
+        A deletion sets ``gone``, which ``is_over`` must check. Raises Failure.
+        """
         while not is_over():
             await self._watch(is_over)
             if not is_over():
