@@ -41,7 +41,7 @@ def field(value: Value, name: str) -> Value:
 
 
 def optional_field(value: Value, name: str) -> Optional:
-    """Return the optional ``value.?name``."""
+    """Return the optional ``value.?name``, empty without that field. Raises CelError for values that :func:`has` refuses."""
     if not has(value, name):
         return NONE
     return Optional(field(value.value if type(value) is Optional else value, name))

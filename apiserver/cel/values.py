@@ -152,7 +152,10 @@ _KEYS: Final = frozenset({str, int, UInt, Duration, Timestamp, type(None), Optio
 
 
 def key_of(value: Value) -> Value:
-    """Return a CEL value's key in Python's maps: for a bool, a :class:`BoolKey`. Raises CelError."""
+    """Return a CEL value's key in Python's maps: for a bool, a :class:`BoolKey`; for a number with a fraction, one that no map has.
+
+    Raises CelError for values that cannot be keys, such as lists.
+    """
     kind = type(value)
     if kind in _KEYS:
         return value

@@ -35,7 +35,7 @@ class Quantity(Opaque):
         return isinstance(other, Quantity) and self.amount.nanos == other.amount.nanos
 
     def whole(self) -> int | None:
-        """Return the amount as int; None with a fraction or beyond 64 bits."""
+        """Return the amount as int; None with a fraction, even if only written so (``1000m``), or beyond 64 bits."""
         number, rest = divmod(self.amount.nanos, NANOS)
         return number if not rest and not self.fractional and INT_MIN <= number < INT_MAX else None
 

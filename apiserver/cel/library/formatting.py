@@ -18,7 +18,10 @@ _SPECIAL: Final = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf
 
 
 def render(text: str, arguments: list[Value]) -> str:
-    """Fill in the clauses of the text (``%s``, ``%d``, ``%.2f``, ``%e``, ``%b``, ``%x``, ``%X``, ``%o``), or raise CelError."""
+    """Fill in the clauses of the text (``%s``, ``%d``, ``%.2f``, ``%e``, ``%b``, ``%x``, ``%X``, ``%o``), or raise CelError.
+
+    Surplus arguments are ignored.
+    """
     made: list[str] = []
     position = used = 0
     while (percent := text.find("%", position)) >= 0:
