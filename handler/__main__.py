@@ -44,7 +44,7 @@ async def run(given: options.Options, config: Config, limits: Limits = DEFAULT_L
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run virt-handler; return 0 after a signal, 1 for an invalid kubeconfig."""
+    """Run virt-handler; return 0 after a signal, 1 for an invalid kubeconfig; exits with status 2 for invalid flags."""
     given = options.parse(arguments)
     logs.configure(given.log_level)
     try:

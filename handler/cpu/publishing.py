@@ -79,7 +79,7 @@ class Labels:
         return {}
 
     async def write(self, wanted: dict[str, str]) -> None:
-        """Write the Node's labels, and remove our outdated ones. Raises StatusError, TransportError."""
+        """Write these labels to the Node, and remove its other CPU labels. Raises StatusError, TransportError."""
         node = await self._client.patch(NODES, self._node, {"metadata": {"labels": wanted}})
         gone = capabilities.stale(labels_of(node), wanted)
         if gone:

@@ -47,7 +47,7 @@ def put(source: Launcher, target: Launcher, pod_uid: str, disk: str, *, read_onl
 def remove(target: Launcher, pod_uid: str, disk: str, proc: Path = _PROC) -> None:
     """Take a disk's block device, of the kubelet or :func:`put`, from the guest's pod. Idempotent.
 
-    Raises OSError: EBUSY while a process of the pod has it open.
+    Raises OSError: EBUSY while a process of the pod has it open; the pod can already open it no more.
     """
     try:
         node = opening.openat2(target.root, _relative(ownership.disk(disk).path), _PATH, resolve=opening.NO_SYMLINKS)

@@ -40,7 +40,8 @@ def put(
 ) -> None:
     """Mount directory ``content`` of an attachment pod at the disk's directory below ``parent`` in the guest's pod. Idempotent.
 
-    It replaces an unused mount, such as of a lost attachment pod. Raises OSError: EBUSY if that mount is in use.
+    It replaces an unused mount, such as of a lost attachment pod. Raises OSError: EBUSY if that mount is in use; NotTheDevice if a path is
+    no directory.
     """
     with _opened(source.root, content) as claim, _places(target, parent) as directory:
         with contextlib.suppress(FileExistsError):

@@ -41,7 +41,7 @@ class Observed:
 
 
 def is_due(observed: Observed) -> bool:
-    """Return whether to repeat the trial: it failed and ended, and the device changed or the pause is over."""
+    """Return whether to repeat the trial: it failed and ended, and the device exists, and changed or the pause is over."""
     if observed.accelerated or observed.hangs or observed.device is None:
         return False
     if observed.device != observed.tried:

@@ -31,7 +31,7 @@ _turns_change: Final = threading.Lock()
 
 @dataclass(frozen=True, slots=True)
 class Allowed:
-    """Files of this node that the administrator allows."""
+    """Files of this node that the administrator allows; ``created_bytes`` limits a directory's files when one is made."""
 
     directories: tuple[str, ...] = ()
     """Prefixes of paths."""
@@ -41,7 +41,7 @@ class Allowed:
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """A file of the node for a disk."""
+    """A file of the node for a disk; made if missing and ``size`` is not 0, if its directory then has at most ``limit`` bytes."""
 
     disk: str
     path: str

@@ -27,7 +27,7 @@ BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 async def run(given: options.Options, config: Config, boot: str) -> None:
-    """Run the guardian until SIGTERM or SIGINT; then it takes its promise back if the API server answers."""
+    """Run the guardian until SIGTERM or SIGINT; then it takes its promise back if the API server answers. ``boot``: the node's boot ID."""
     identity = await keys.self_signed(attesting.SERVER_NAME)
     killer = Killer(deadlines.elapsed, lambda pods: processes.end(pods, given.proc) if given.has_guests else ())
     with contextlib.closing(DeadlineFile(given.directory / given.name, boot)) as deadline:
@@ -59,7 +59,7 @@ async def run(given: options.Options, config: Config, boot: str) -> None:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the guardian; return 0 after a signal, 1 for an invalid kubeconfig."""
+    """Run the guardian; return 0 after a signal, 1 for an invalid kubeconfig; exits with status 2 for invalid flags."""
     given = options.parse(arguments)
     logs.configure(given.log_level)
     try:

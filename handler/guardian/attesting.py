@@ -32,7 +32,10 @@ ACCEPT_SECONDS: Final = 0.1
 
 
 async def serve(address: str, port: int, identity: keys.SelfSigned, name: str, is_cut_off: Callable[[], bool]) -> None:
-    """Answer each connection with this guardian's name, and whether it is cut off, until cancelled."""
+    """Answer TLS connections with a line of JSON, until cancelled: this guardian's name, and whether it is cut off.
+
+    Closes those above ``MAX_CONNECTIONS`` or, from one host, ``MAX_PER_HOST``. Raises OSError if it cannot listen.
+    """
     context = contexts.server()
     with tempfile.NamedTemporaryFile(suffix=".pem") as both:  # OpenSSL's binding needs a file: temporary, with mode 0600
         both.write(identity.certificate + identity.key)
@@ -84,7 +87,7 @@ async def _answer(connection: socket.socket, context: ssl.SSLContext, name: str,
 
 
 async def ask(voters: Mapping[str, Promise]) -> frozenset[str]:
-    """Ask these guardians, and return those that state that they are cut off."""
+    """Ask these guardians, and return those that state that they are cut off; without those that do not answer in ``ANSWER_SECONDS``."""
     async with asyncio.TaskGroup() as tasks:
         asked = {name: tasks.create_task(_ask(name, promise)) for name, promise in voters.items()}
     return frozenset(name for name, answer in asked.items() if answer.result())

@@ -16,7 +16,10 @@ SENDING: Final = float("inf")
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """What the guardian knows of its requests."""
+    """What the guardian knows of its requests; times are seconds of CLOCK_BOOTTIME.
+
+    ``confirmed``, ``attested`` and ``tried``: when requests were sent; ``sent``: when the last write ended that may be written.
+    """
 
     confirmed: float | None = None
     """When the last confirmed renewal was sent. None: this guardian has promised nothing."""
@@ -36,17 +39,17 @@ class State:
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """Read the Lease."""
+    """A step: read this guardian's Lease."""
 
 
 @dataclass(frozen=True, slots=True)
 class Renew:
-    """Write the Lease; this also removes a seal."""
+    """A step: write this guardian's Lease; this also removes a seal."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Look again after these seconds."""
+    """A step: send nothing, and decide again after these seconds."""
 
     seconds: float
 
@@ -73,9 +76,9 @@ _REFUSALS: Final = (
 
 
 def next_step(state: State, now: float, times: Times, *, sealed: bool, ended: bool) -> Step:
-    """Return the next request. After one without an answer only reads follow, until one is answered.
+    """Return the next step. After a request without an answer, the guardian only reads, until a read is answered.
 
-    ``sealed``: virt-controller sealed the Lease; ``ended``: nothing of the pods that it lists runs.
+    ``sealed``: virt-controller sealed the Lease; then it is renewed only once ``ended``: no process of the pods that it lists runs.
     """
     if not state.resolved:
         return Probe()
@@ -88,7 +91,7 @@ def next_step(state: State, now: float, times: Times, *, sealed: bool, ended: bo
 def _next_write(state: State, now: float, times: Times) -> float:
     """Return when to write. Writes that fail between answered reads pause, because a voter that sends cannot attest.
 
-    Before the deadline there is one last try, for a guardian that alone cannot write.
+    Before the deadline there is one last try.
     """
     due = state.tried + times.renew
     if state.unanswered < HOLD_AFTER:
@@ -110,19 +113,19 @@ def unanswered(state: State, now: float) -> State:
 def refused(state: State, before: State) -> State:
     """Return the state after a refused write, which cannot be written later. ``before``: the state before it was sent.
 
-    A promise that began with this write never was; an older one still ends in time.
+    A promise that began with this write is dropped; an older one keeps its deadline.
     """
     found = replace(state, sent=before.sent, proven=False)
     return found if before.confirmed is not None else replace(found, confirmed=None, attested=None)
 
 
 def written(state: State, now: float) -> State:
-    """Return the state after a write that ended now was confirmed."""
+    """Return the state after a write that ended now was confirmed; it extends no promise, :func:`confirmed` does."""
     return replace(state, sent=now, unanswered=0)
 
 
 def is_refusal(error: BaseException) -> bool:
-    """Return whether the API server refused a write before it reached the storage."""
+    """Return whether the API server surely refused a write before it reached the storage; False for a Conflict."""
     return isinstance(error, _REFUSALS)
 
 
@@ -144,17 +147,20 @@ def deadline(state: State, times: Times) -> float | None:
 
 
 def may_attest(state: State, now: float, times: Times) -> bool:
-    """Return whether this voter may state that it is cut off: it sent no renewal that may be written for ``Times.silence``."""
+    """Return whether this voter may state that it is cut off: for ``Times.silence`` seconds, it sent no renewal that may be written."""
     return now - state.sent >= times.silence
 
 
 def asks(state: State, now: float, times: Times) -> bool:
-    """Return whether to ask the voters, because this guardian has a promise, and confirmed no renewal for ``Times.silence``."""
+    """Return whether to ask the voters: there is a promise, and no renewal sent in the last ``Times.silence`` seconds is confirmed."""
     return state.confirmed is not None and now - state.confirmed >= times.silence
 
 
 def is_attested(attesting: Collection[str], voters: Iterable[Collection[str]]) -> bool:
-    """Return whether a majority attests, in each set of voters that a renewal named which may be written."""
+    """Return whether a majority of each set of voters attests; False without a set, or for one of fewer than three.
+
+    ``voters``: the sets in the renewals that may be written.
+    """
     found = tuple(voters)
     return bool(found) and all(guards.majority(attesting, each) for each in found)
 

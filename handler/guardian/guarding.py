@@ -39,7 +39,7 @@ class Deadline(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The settings of this guardian."""
+    """The settings of this guardian; ``address`` (HOST:PORT) and ``certificate`` (PEM) are for attestations."""
 
     name: str
     """Its node's name, or for a guardian without guests another one."""
@@ -53,7 +53,10 @@ class Settings:
 
 
 class Guardian:
-    """Keeps a node's promise. ``elapsed`` is CLOCK_BOOTTIME; ``pods`` returns the uids of pods with processes of guests."""
+    """Keeps a node's promise of when its guests end: renews the Lease, asks other guardians while cut off, and sets the deadlines.
+
+    ``elapsed`` returns seconds of CLOCK_BOOTTIME; ``pods`` returns the uids of pods with processes of guests.
+    """
 
     def __init__(
         self,
@@ -89,11 +92,11 @@ class Guardian:
             killer.until = until
 
     def is_cut_off(self) -> bool:
-        """Return whether this guardian attests that it is cut off."""
+        """Return whether this guardian attests that it is cut off: for ``Times.silence``, it sent no renewal that may be written."""
         return decisions.may_attest(self.state, self._elapsed(), self._settings.times)
 
     async def run(self) -> None:
-        """Renew the promise until cancelled."""
+        """Renew the promise, and ask the voters while cut off, until cancelled; then the promise stays (see :meth:`withdraw`)."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(_repeat(self.step))
             tasks.create_task(_repeat(self.ask))
@@ -107,7 +110,10 @@ class Guardian:
         return 0.0 if await self._attempt(self._probe if isinstance(step, Probe) else self._renew) else decisions.PROBE_SECONDS
 
     async def ask(self) -> float:
-        """Ask the voters if this guardian is cut off, and extend the promise if a majority is as well; return the seconds to the next."""
+        """Ask the other voters whether they are cut off, if no renewal was confirmed for ``Times.silence``; return the seconds to the next.
+
+        Extends the promise if a majority is, with this guardian.
+        """
         asked, settings = self._elapsed(), self._settings
         if decisions.asks(self.state, asked, settings.times):
             cut_off = set(await self._ask(attesting.known(self._peers, settings.voters, settings.name)))
@@ -120,7 +126,7 @@ class Guardian:
         return decisions.PROBE_SECONDS
 
     async def withdraw(self) -> None:
-        """Take the promise back, so that guests may run on without a guardian. Without an answer the deadline stays.
+        """After :meth:`run`, take the promise back, so that guests may run on without a guardian. Without an answer the deadline stays.
 
         A seal goes only after the guests that it ended.
         """
@@ -151,7 +157,7 @@ class Guardian:
         return self._lease is not None and guards.is_sealed(self._lease)
 
     async def _attempt(self, request: Callable[[], Awaitable[None]]) -> bool:
-        """Return whether the API server answered a request; it may also carry out one later that it did not answer."""
+        """Send a request; return whether it succeeded. After a failure the next must read the Lease: the server may yet carry it out."""
         try:
             async with asyncio.timeout(self._settings.times.request):
                 await request()
@@ -182,7 +188,7 @@ class Guardian:
                 self._killer.ended.set()
 
     async def _renew(self) -> None:
-        """Write the Lease; without a promise until such a write was confirmed, because guests end after a promise."""
+        """Write the Lease, without a promise until such a write was confirmed, because guests end after a promise."""
         beats, before = await self._beats(), self.state
         promise = self._promise(beats, withdrawn=before.confirmed is None and not before.proven)
         wanted = self._made(promise)

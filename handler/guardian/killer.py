@@ -31,7 +31,7 @@ class Killer:
         """The last look found none of the ``doomed`` pods."""
 
     def run(self) -> None:
-        """Look for guests that must end, until :meth:`stop`."""
+        """Look for guests that must end, every ``LOOK_SECONDS``, until :meth:`stop`; for a thread of its own."""
         while not self._stopped.wait(LOOK_SECONDS):
             try:
                 self.look()
@@ -39,7 +39,7 @@ class Killer:
                 logger.exception("cannot end guests")
 
     def look(self) -> None:
-        """End the guests that must end now."""
+        """Kill the guests that must end now: after ``until`` all, else the ``doomed`` ones. Sets ``ended`` if no ``doomed`` one is left."""
         until, doomed = self.until, self.doomed
         expired = until is not None and self._clock() >= until
         if not expired and not doomed:
@@ -54,11 +54,11 @@ class Killer:
                     self.ended.set()
 
     def doom(self, pods: frozenset[str]) -> None:
-        """End the guests of these pods; ``ended`` tells when none is left."""
+        """Have the next looks kill the guests of these pods, not earlier ones'; ``ended`` is set once none is left (never for no pods)."""
         with self._dooming:
             self.ended.clear()
             self.doomed = pods
 
     def stop(self) -> None:
-        """End :meth:`run`."""
+        """Have :meth:`run` return at its next look; does not wait for it."""
         self._stopped.set()

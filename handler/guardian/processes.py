@@ -38,14 +38,14 @@ def pod_of(cgroups: str) -> str:
 
 
 def is_of_user(status: str, user: int) -> bool:
-    """Return whether ``/proc/PID/status`` names this real user, and the process has not ended, with all its threads."""
+    """Return whether ``/proc/PID/status`` names this real user, and a thread of the process still runs."""
     fields = dict(line.split(":", 1) for line in status.splitlines() if ":" in line)
     has_ended = fields.get("State", "").split()[:1] in (["Z"], ["X"]) and fields.get("Threads", "1").strip() in ("0", "1")
     return fields.get("Uid", "").split()[:1] == [str(user)] and not has_ended
 
 
 def guests(proc: Path = PROC, user: int = layout.USER_ID) -> Iterator[Process]:
-    """Yield the processes of guests and of their virt-launchers."""
+    """Yield the running processes of virt-launcher's user in pods: guests and their virt-launchers."""
     for directory in proc.iterdir():
         if not directory.name.isdecimal():
             continue
@@ -61,7 +61,10 @@ Send = Callable[[int, int], object]
 
 
 def kill(process: Process, again: Callable[[int], bool], send: Send = signal.pidfd_send_signal) -> None:
-    """Send SIGKILL if ``again`` returns True: the process id still belongs to this process. Nothing if it ended."""
+    """Send SIGKILL if ``again``, called with the process id, returns True: it is still that of this process. Nothing if it ended.
+
+    Does not wait for the end. Raises OSError if it cannot be killed.
+    """
     with suppress(ProcessLookupError):
         descriptor = os.pidfd_open(process.pid)
         try:
@@ -74,7 +77,10 @@ def kill(process: Process, again: Callable[[int], bool], send: Send = signal.pid
 def end(
     pods: Collection[str] | None, proc: Path = PROC, user: int = layout.USER_ID, send: Send = signal.pidfd_send_signal
 ) -> tuple[Process, ...]:
-    """Kill the guests of these pods (None: of all), and return those that ran."""
+    """Send SIGKILL to the guests and virt-launchers of these pods (None: of all), without waiting; return those that ran.
+
+    Those that cannot be killed are logged, and returned as well.
+    """
     found = tuple(each for each in guests(proc, user) if pods is None or each.pod_uid in pods)
 
     def is_still(pid: int) -> bool:

@@ -67,7 +67,7 @@ class Identity:
 
     @property
     def not_after(self) -> datetime | None:
-        """When the certificate expires; None without one."""
+        """When the certificate expires; None without one that others accept."""
         return self._held.not_after if self._held is not None else None
 
     def problem(self) -> str:

@@ -17,7 +17,7 @@ _NEW_KEY: Final = ("genpkey", "-algorithm", "EC", "-pkeyopt", "ec_paramgen_curve
 
 
 class KeyFailed(Exception):
-    """openssl failed; the message is its output."""
+    """openssl is missing, failed or took too long; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class SelfSigned:
 
 
 async def self_signed(name: str, *, openssl_seconds: float = OPENSSL_SECONDS) -> SelfSigned:
-    """Return a new key with its own certificate for this DNS name. Raises KeyFailed, as :func:`make`."""
+    """Return a new key with its own certificate for this DNS name. Raises KeyFailed."""
     key = await _openssl(openssl_seconds, *_NEW_KEY)
     named = ("-config", "/dev/null", "-subj", f"/CN={name}", "-addext", f"subjectAltName=DNS:{name}")
     with descriptors.in_memory(key) as handle:
@@ -48,7 +48,7 @@ async def self_signed(name: str, *, openssl_seconds: float = OPENSSL_SECONDS) ->
 async def make(node: str, *, openssl_seconds: float = OPENSSL_SECONDS) -> Made:
     """Return a new key and certificate request for virt-handler of this node.
 
-    Raises KeyFailed if openssl is missing, failed, or took too long; ValueError if the node can have no certificate.
+    Raises KeyFailed, or ValueError if the node can have no certificate.
     """
     server_name = names.handler_server_name(node)
     key = await _openssl(openssl_seconds, *_NEW_KEY)

@@ -17,7 +17,7 @@ LOOK_AGAIN: Final = timedelta(hours=1)
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """A certificate that our authorities accept."""
+    """The validity of this node's certificate, which our authorities accept."""
 
     not_before: datetime
     not_after: datetime
@@ -25,7 +25,7 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """The input of :func:`plan`."""
+    """The input of :func:`plan`; ``refusal``: why ``held`` is revoked; ``is_revoked``: the node may get no certificate."""
 
     held: Held | None
     """None if missing, or if others would not accept it."""

@@ -54,7 +54,7 @@ class Trust:
         self._informer.subscribe(lambda _, new: self._changed(new))
 
     def subscribe(self, callback: Callable[[], None]) -> None:
-        """Call ``callback`` after each update of the authorities and revocations."""
+        """Have ``callback`` called after each creation or update of the ConfigMap, also one without a change."""
         self._callbacks.append(callback)
 
     def node_of(self, transport: asyncio.BaseTransport | None) -> str:

@@ -18,9 +18,9 @@ _ALIAS: Final = "kubevirt-ipam"
 
 
 def lease(link: Link, routes: Sequence[Route], alias: str) -> Lease | None:
-    """Return the lease stored in ``alias``, else one of the link's address and ``routes``; None: the guest never had IPv4.
+    """Return the guest's DHCP lease: that in the link's ``alias``, else one of the link's first IPv4 address; None without both.
 
-    ``routes``: those that the kernel did not add for the link's addresses.
+    ``routes``, part of a new lease: those that the kernel did not add for the link's addresses.
     """
     if (kept := _kept(alias)) is not None:
         return kept

@@ -38,7 +38,7 @@ def of_lease(lease: Lease | None) -> tuple[str, ...]:
 
 
 def lease(kept: Sequence[str]) -> Lease | None:
-    """Return the lease that these parts of an alias store, None for its absence. Raises ValueError for invalid parts."""
+    """Return the lease that these parts of an alias store; None if the first is empty. Raises ValueError for no or invalid parts."""
     if not kept:
         raise ValueError("no address")
     address, *routes = kept

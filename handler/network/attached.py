@@ -44,7 +44,7 @@ def uplink_of(wanted: Wanted, observed: Observed) -> Link:
 
 
 def plan_card(wanted: Wanted, observed: Observed) -> Plan:
-    """Return a plan without commands for a network card of the node: its CNI plugin did everything."""
+    """Return a plan without commands for a node's network card that the guest gets (SR-IOV): its CNI plugin did everything."""
     del observed
     return Plan("", Interface(wanted.name, wanted.mac, "", "", (), is_own=False))
 

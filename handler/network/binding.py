@@ -25,7 +25,10 @@ class Unsupported(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Interface:
-    """One configured interface of the guest."""
+    """A set-up interface of the guest; ``is_own``: not on a further or a third-party plugin's network.
+
+    ``lease``, ``lease6`` and ``ipv4`` are for virt-launcher's DHCP and router advertisements.
+    """
 
     name: str
     mac: str
@@ -54,7 +57,10 @@ class Port:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """One interface of the machine, and its devices' names in the pod."""
+    """One interface of the machine, and its devices' names in the pod.
+
+    An empty ``mac`` is the pod's link's; an empty ``network`` the pod's own or the plugin's. ``ports`` None: all.
+    """
 
     name: str
     type: str
@@ -94,7 +100,10 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """The observed state of the pod's network namespace."""
+    """The observed state of the pod's network namespace.
+
+    ``routes``, ``alias`` and ``gateway6`` are of ``eth0``, and observed only for type ``bridge``.
+    """
 
     links: tuple[Link, ...]
     routes: tuple[Route, ...] = ()
@@ -172,7 +181,7 @@ def pod_link(wanted: Wanted, observed: Observed) -> Link:
 
 
 def in_order(wanted: Wanted, ipv4: Sequence[str], ipv6: Sequence[str]) -> tuple[str, ...]:
-    """Return these addresses without prefix lengths, IPv6 first if ``status.podIP`` is an IPv6 address."""
+    """Return these addresses without prefix lengths, IPv4 first unless ``wanted.ipv6_first``."""
     found = (*ipv6, *ipv4) if wanted.ipv6_first else (*ipv4, *ipv6)
     return tuple(each.partition("/")[0] for each in found)
 

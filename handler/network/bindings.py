@@ -20,7 +20,7 @@ FURTHER: Final[Mapping[str, Binding]] = {
 
 
 def binding_of(wanted: Wanted) -> Binding:
-    """Return the function that plans an interface of this type. Raises Unsupported if there is none."""
+    """Return the function that plans an interface, by its type and whether it is on a further network. Raises Unsupported without one."""
     found = (FURTHER if wanted.network else BINDINGS).get(wanted.type)
     if found is None:
         raise Unsupported(f"interface {wanted.name}: type {wanted.type} is not supported by this virt-handler")

@@ -27,9 +27,9 @@ _IPV6: Final = "6"
 
 
 def plan(wanted: Wanted, observed: Observed) -> Plan:
-    """Return the plan that gives the guest the pod's addresses.
+    """Return the plan that gives the guest the pod's addresses, from ``eth0`` or, if it was set up before, from its alias.
 
-    Raises Unsupported without an address on ``eth0``, or with too many routes.
+    Raises Unsupported without an address on ``eth0``, with too many routes, or if the gateway's MAC address is needed and unknown.
     """
     uplink = pod_link(wanted, observed)
     kept = _kept(observed.alias) or _of_pod(wanted, uplink, observed)

@@ -32,7 +32,10 @@ def may_be_a_pods(address: str) -> bool:
 
 
 def rules(observed: Observed, others: Iterable[str]) -> str:
-    """Return the input of ``nft -f -``, which is idempotent; empty if nothing can be forwarded to ``others``, the new pod's addresses."""
+    """Return nft's input that forwards a migrated guest's traffic to ``others``, its new pod's addresses; empty if that is impossible.
+
+    It can be applied repeatedly.
+    """
     uplink, bridge = observed.link(network.UPLINK), observed.link(network.BRIDGE)
     if uplink is None or bridge is None:
         return ""

@@ -42,8 +42,8 @@ def guest() -> str:
 def bridged_guest(mac: str, address: str, router: str = "") -> str:
     """Return the chains for a guest with the pod's address on the pod's own network; virt-launcher answers for ``router``, unless empty.
 
-    Its link-local address must follow from its MAC address; with another one it may only talk to virt-launcher. It may announce only these
-    two addresses. Its own solicitations, which a bridge in hairpin mode reflects, are dropped: it would believe that its address is taken.
+    The guest may use and announce only this and the link-local address that follows from its MAC address; with another one it may only talk
+    to virt-launcher. Its own solicitations that come back are dropped: it would believe that its address is taken.
     """
     link = network.link_local(mac)
     asked = f"    ip6 nexthdr icmpv6 icmpv6 type nd-neighbor-solicit {_TARGET} {_number(router)} goto guest_control\n" if router else ""
@@ -82,10 +82,9 @@ def bridged_guest(mac: str, address: str, router: str = "") -> str:
 
 
 def outside(mac: str) -> str:
-    """Return the rules that block what comes from outside: router advertisements, DHCPv6 answers, and the guest's own frames (``mac``).
+    """Return the rules that block, from outside, router advertisements, all to DHCPv6's client port, and the guest's own frames (``mac``).
 
-    The first fragment of an advertisement may contain only options, so those without a plain protocol are dropped. DHCPv6 clients check
-    only their own port, so everything to that port is dropped.
+    An advertisement's first fragment may contain only options, so fragments without a plain protocol are dropped.
     """
     return f"""    meta protocol ip6 ether saddr {mac} counter name sent_back drop
     frag nexthdr != {_FRAGMENTED_OUTSIDE} counter name router_outside drop

@@ -25,9 +25,8 @@ done
 def routing(uplink: str, bridge: str) -> str:
     """Return the script that makes the pod a router between two links; the bridge gets no automatic addresses.
 
-    A router's kernel ignores router advertisements by default, which the pod's own network may need. ``read`` sets its variable but fails,
-    because these files return no more after the first byte. If bridges call IP hooks, an answer to the pod's own ::1 gets that destination
-    before the kernel checks its link.
+    ``uplink`` still takes router advertisements, which a router's kernel ignores by default. If bridges call IP hooks, an answer to the
+    pod's own ::1 gets that destination before the kernel checks its link.
     """
     return f"""for setting in addr_gen_mode=1 accept_ra=0 autoconf=0 accept_dad=0 accept_redirects=0 disable_ipv6=0; do
   echo ${{setting#*=}} >{_SYSTEM}/{bridge}/${{setting%=*}}

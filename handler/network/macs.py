@@ -9,7 +9,7 @@ from handler.network.binding import Unsupported
 def mac_address(vm_uid: str, interface: str, given: str = "") -> str:
     """Return the guest's MAC address: the given one, or one derived from VM and interface, the same in each of its pods.
 
-    Raises Unsupported if the given one, perhaps stored by an older virt-api, is not valid for a guest.
+    Raises Unsupported if the given one is not valid for a guest.
     """
     if given:
         if problem := network.mac_problem(given):

@@ -12,7 +12,7 @@ _OUTPUT_BYTES: Final = 1 << 20
 
 
 class CommandFailed(Exception):
-    """A program in a pod's network namespace failed; the message has its output."""
+    """A program in a pod's network namespace failed, did not start or took too long; the message says why, with its errors."""
 
     def __init__(self, message: str, status: int | None = None) -> None:
         super().__init__(message)
@@ -26,7 +26,7 @@ def inside(namespace: int, command: Sequence[str]) -> tuple[str, ...]:
 
 
 async def run(namespace: int, command: Sequence[str]) -> bytes:
-    """Run ``command`` in the namespace and return its output. Raises CommandFailed."""
+    """Run ``command`` in the namespace and return its standard output. Raises CommandFailed."""
     what = " ".join(command).partition("\n")[0]
     try:
         child = await asyncio.create_subprocess_exec(

@@ -61,7 +61,7 @@ def wanted(given: object) -> Wanted:
 
 
 def members(interface: Interface) -> dict[str, Any]:
-    """Return our plugin's result that describes ``interface``."""
+    """Return our plugin's result that describes ``interface``, without what virt-handler sets itself."""
     return {key: value for key, value in dataclasses.asdict(interface).items() if key not in _KNOWN}
 
 

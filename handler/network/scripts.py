@@ -49,8 +49,7 @@ def filtered(tap: str, table: str, rules: str) -> str:
 def joined(wanted: Wanted) -> list[str]:
     """Return ``ip`` commands that join the guest's tap with the pod's link by the bridge.
 
-    The bridge learns no senders on the link: a CNI plugin's bridge in hairpin mode reflects the guest's broadcasts, and other hosts could
-    take the guest's place.
+    The bridge learns no senders on the link: a bridge in hairpin mode reflects the guest's frames, and other hosts could take its place.
     """
     return [
         *(f"link set dev {each} master {wanted.bridge}" for each in (wanted.uplink, wanted.tap)),

@@ -141,7 +141,7 @@ def _ports(interface: Mapping[str, Any]) -> tuple[Port, ...] | None:
 
 
 class Networks:
-    """The plugins that join interfaces: ours by interface type, third parties' by name."""
+    """Sets up guests' networks by plugins: ours, one per interface type, and third parties', by name."""
 
     def __init__(self, theirs: Plugins | None = None, records: Records | None = None, *, prepare_seconds: float = PREPARE_SECONDS) -> None:
         """Only store the settings. ``theirs`` calls third-party plugins, by default none.
@@ -243,7 +243,7 @@ class Networks:
     async def _known(self, plugins: Plugins, record: Record, interface: Wanted, namespace: int, path: str) -> Interface | None:
         """Return the interface from an earlier call if the plugin confirms it; None: it must be made.
 
-        The pod's network namespace has the descriptor ``namespace``, and ``path`` for other processes.
+        ``namespace``: descriptor of the pod's network namespace; ``path``: its path for other processes.
         """
         before = self._records.of(record.key) if self._records is not None else None
         if before is None or before.result is None or (before.plugin, before.document) != (record.plugin, record.document):

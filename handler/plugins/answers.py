@@ -23,7 +23,7 @@ _LOG: Final = "see its standard error in virt-handler's log on this node"
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """Output of a plugin that has ended."""
+    """Output of a plugin that has ended; ``excess``: it wrote too much, and was killed."""
 
     status: int
     """Exit status; negative: the signal that ended it."""
@@ -35,7 +35,7 @@ class Output:
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """A plugin's description of itself."""
+    """A plugin's description of itself; ``commands`` are those besides VERSION."""
 
     versions: tuple[str, ...]
     kinds: tuple[str, ...]

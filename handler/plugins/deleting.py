@@ -79,7 +79,7 @@ class Deleter:
                 await asyncio.sleep(self._look_seconds)
 
     async def look(self) -> None:
-        """Call ``DEL`` once for each due record, and wait for the answers."""
+        """Call ``DEL`` once for each record of a pod that is gone, except during the pause after a failure; wait for the answers."""
         async with asyncio.TaskGroup() as group:
             await self._begin(group)
 

@@ -19,7 +19,7 @@ class Failed(Fault):
 
 
 class TimedOut(Fault):
-    """The plugin took too long, and was killed."""
+    """The plugin took too long and was killed, or its call waited too long for a turn."""
 
     reason: ClassVar[str] = conditions.PLUGIN_TIMED_OUT
 

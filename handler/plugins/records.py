@@ -73,7 +73,7 @@ class Records:
     def lock(self, element: Element) -> asyncio.Lock:
         """Return the lock for a disk or interface, to hold during calls of ADD and DEL.
 
-        A pod may go during ``ADD``. A parallel ``DEL`` would find nothing, and the addition would stay forever.
+        Otherwise a ``DEL`` during ``ADD`` would find nothing, and the addition would stay forever.
         """
         return self._locks.setdefault(element, asyncio.Lock())
 
@@ -91,7 +91,7 @@ class Records:
         partial.rename(path)
 
     def of(self, element: Element) -> Record | None:
-        """Return the stored record of a disk or interface; None if missing or unreadable."""
+        """Return the stored record of a disk or interface; None if missing or unreadable. Raises ValueError for an invalid uid or name."""
         path = self._path(element)
         try:
             found = json.loads(path.read_text())

@@ -28,7 +28,7 @@ class Error(Exception):
 
 
 def serve(kind: Kind, operations: Mapping[str, Operation], *, live_migration: bool) -> int:
-    """Answer the plugin call in the environment and on standard input; return the exit status.
+    """Answer the plugin call in the environment and on standard input, on standard output; return the exit status.
 
     ``operations``: functions by command, from the request to the result.
     """

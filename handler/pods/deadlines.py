@@ -26,7 +26,10 @@ CONFIRM_SECONDS: Final = 2.0
 
 
 class Deadlines:
-    """Passes the guardian's file. ``pods`` returns the uids of pods with a connected virt-launcher; ``clock`` is CLOCK_BOOTTIME."""
+    """Passes the guardian's file, with the deadline of the node's guests, to virt-launchers.
+
+    ``pods`` returns the uids of pods with a connected virt-launcher; ``clock`` is CLOCK_BOOTTIME.
+    """
 
     def __init__(self, file: Path, kubelet: Path, pods: Callable[[], Iterable[str]], clock: Callable[[], float] = elapsed) -> None:
         self._file = file

@@ -23,7 +23,10 @@ _CREATE: Final = 6
 
 @contextmanager
 def mount(kind: bytes, key: bytes, value: bytes | None = None, *, attributes: int = 0) -> Iterator[int]:
-    """Yield a descriptor of a new mount with one option: a flag, or a string. ``attributes``: MOUNT_ATTR_*. Raises OSError."""
+    """Yield a descriptor of a new mount of a file system ``kind``, with the option ``key``: a flag, or with ``value`` a string.
+
+    ``attributes``: MOUNT_ATTR_*. Raises OSError.
+    """
     with descriptors.closing(_call(_SYS_FSOPEN, kind, _CLOEXEC)) as system:
         _call(_SYS_FSCONFIG, system, _SET_FLAG if value is None else _SET_STRING, key, value, 0)
         _call(_SYS_FSCONFIG, system, _CREATE, None, None, 0)

@@ -32,7 +32,7 @@ class Calls(Generic[T]):
     async def run(self, pod_uid: str, begin: Callable[[], Callable[[], T]], purpose: str = "", *, after: str = "") -> T:
         """Run the call that ``begin`` returns in a thread, or wait for the pod's unfinished one for this purpose; return its result.
 
-        First wait for the pod's call for the purpose ``after``. Raises StorageHangs if a call takes too long.
+        Raises its error. First waits for the pod's call for the purpose ``after``. Raises StorageHangs if a call takes too long.
         """
         while after and (other := self._running.get((pod_uid, after))) is not None:
             await self._wait(pod_uid, other)

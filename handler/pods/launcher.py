@@ -28,7 +28,7 @@ MESSAGE_BYTES: Final = 8 << 10
 
 
 def budget(now: float, limits: Limits) -> TokenBucket:
-    """Return the token bucket for a launcher's bytes: 16 short messages a second on average, eight times as many as in a live migration."""
+    """Return the token bucket for a launcher's bytes: for 16 short messages a second on average."""
     return TokenBucket(limits.budget_bytes, BUDGET_BYTES_PER_SECOND, now, debt=limits.debt_bytes)
 
 
@@ -41,7 +41,7 @@ class NotUnderstood(Disconnected):
 
 
 class LauncherRefused(Exception):
-    """virt-launcher refused a request."""
+    """virt-launcher refused a request; ``status`` is its status then."""
 
     def __init__(self, refusal: messages.Refusal) -> None:
         super().__init__(refusal.message)
@@ -109,7 +109,7 @@ class Connection:
                 future.cancel()
 
     async def hello(self) -> None:
-        """Wait for virt-launcher's hello.
+        """Wait for virt-launcher's hello, before :meth:`run`.
 
         Raises:
             Disconnected: none came.
@@ -128,7 +128,7 @@ class Connection:
 
         Raises:
             LauncherRefused: virt-launcher refused it.
-            Disconnected: no answer came in time; the request may have been carried out.
+            Disconnected: the connection ended, or is cut without an answer in time; the request may have been carried out.
             ProtocolError: the request is too long.
         """
         pending = self.begin(request)
@@ -250,7 +250,7 @@ class Pending:
         self.answered_at = asyncio.get_running_loop().time()
 
     def forget(self) -> None:
-        """Stop waiting for the answer."""
+        """Stop waiting for the answer; virt-launcher may still carry out the request."""
         self._future.cancel()
 
 
@@ -269,7 +269,7 @@ async def connect(
     ``identify`` checks that the process with this id belongs to the pod.
 
     Raises:
-        Disconnected: no process listens there (yet, or any more).
+        Disconnected: no process listens there (yet, or any more), or it sent no hello.
         NotUnderstood: it has another protocol version.
         NotOfThisPod: a process outside of this pod listens there.
     """

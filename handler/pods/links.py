@@ -87,7 +87,7 @@ class Links:
         return self._links.get(pod_uid)
 
     def acquire(self, pod_uid: str, holder: Holder) -> Link:
-        """Return the link to this pod, new or not, kept until its holders call :meth:`release`. Raises ValueError for an invalid uid."""
+        """Return the link to this pod, perhaps new and not connected, kept until :meth:`release`. Raises ValueError for an invalid uid."""
         if not places.is_uid(pod_uid):
             raise ValueError(f"{ascii(pod_uid)[:80]} is not a pod uid")
         link = self._links.get(pod_uid)

@@ -57,7 +57,10 @@ def mount_device(device: str, target: Place) -> None:
 
 
 def unmount(directory: Place, name: str) -> None:
-    """Unmount what is mounted at ``name`` in the directory. Raises OSError: EBUSY if a process uses it, EINVAL if it is not a mount."""
+    """Unmount what is mounted at ``name``, one path component, in the directory.
+
+    Raises OSError: EBUSY if a process uses it, EINVAL if it is not a mount; ValueError for another kind of name.
+    """
     encoded = os.fsencode(name)
     if b"/" in encoded or name in {"", ".", ".."}:
         raise ValueError(f"{name!a} is not a name in a directory")

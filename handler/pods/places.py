@@ -37,15 +37,14 @@ def run_directory(pod_uid: str, kubelet: Path = KUBELET_DIRECTORY) -> Iterator[i
 
 
 def has_volumes(pod_uid: str, kubelet: Path = KUBELET_DIRECTORY) -> bool:
-    """Return whether a pod has volumes on this node. The kubelet removes them after all its containers ended."""
+    """Return whether a launcher's or attachment pod's run volume is on this node. The kubelet removes it after all containers ended."""
     return (kubelet / "pods" / pod_uid / "volumes" / "kubernetes.io~empty-dir" / layout.RUN_VOLUME).is_dir()
 
 
 def connect(directory: int, name: str) -> socket.socket:
     """Return a non-blocking connection to the unix socket ``name`` below a run directory.
 
-    The path ``/proc/self/fd/N`` is short (``sun_path``) and cannot be replaced. Raises OSError, also for links; BlockingIOError if
-    the backlog is full.
+    Raises OSError, also for links; BlockingIOError if the backlog is full.
     """
     with descriptors.closing(opening.open_socket(directory, name)) as target:
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)

@@ -44,7 +44,7 @@ class Launcher:
 
     @classmethod
     def of(cls, pid: int, pod_uid: str, *, user: int = layout.USER_ID, proc: Path = Path("/proc")) -> Self:
-        """Return the launcher with this process id.
+        """Return the launcher with this process id, which the caller closes.
 
         Raises:
             NotOfThisPod: it belongs to another pod or user.

@@ -71,7 +71,6 @@ class Reads:
         return pending
 
     def _forget(self) -> None:
-        """Drop answers that are no longer fresh, and schedule the next call while others remain."""
         loop = asyncio.get_running_loop()
         now, fresh = loop.time(), self._fresh_seconds
         self._asked = {text: each for text, each in self._asked.items() if each.answered_at is None or now - each.answered_at < fresh}

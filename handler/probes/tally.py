@@ -10,7 +10,7 @@ from apiserver.apis.virt.spec.probes import Probe
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Outcome of one probe."""
+    """Outcome of one probe; ``succeeded`` is None if the guest could not be asked."""
 
     succeeded: bool | None
     """None: the probe could not run, for a reason that is not the guest's."""
@@ -20,7 +20,10 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The verdict of a machine's probes since this process started."""
+    """The verdict of a machine's probes since this process started.
+
+    ``ready`` is None until a threshold is reached; ``dead``: why the liveness probe failed, or empty.
+    """
 
     ready: bool | None = None
     message: str = ""

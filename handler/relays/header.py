@@ -52,7 +52,7 @@ class Header:
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """The request to resume this migration's guest."""
+    """The request to resume this migration's guest, or (``paused``) to take it over paused."""
 
     migration_uid: str
     paused: bool = False

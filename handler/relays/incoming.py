@@ -94,8 +94,7 @@ class Incoming:
     def forget(self, migration_uid: str) -> None:
         """Admit no more connections of this migration.
 
-        Open ones end after ``Limits.last_seconds``: a compromised source would keep them open, and they lead to libvirtd of the guest's
-        present pod.
+        Open ones end after ``Limits.last_seconds``, because they lead to libvirtd of the guest's present pod.
         """
         if self._expected.pop(migration_uid, None) is not None:
             asyncio.get_running_loop().call_later(self._limits.last_seconds, self._end, migration_uid)

@@ -79,7 +79,7 @@ def listening(directory: int, path: str, user: int = layout.USER_ID) -> Iterator
 class Outgoing:
     """The relays of one migration away from this node. Raises ValueError for an invalid address, or a node that can have no certificate.
 
-    The address is untrusted: no data is sent before the certificate proves that it is the node's virt-handler.
+    No data is sent before a certificate proves that the untrusted address is the node's virt-handler.
     """
 
     def __init__(
@@ -105,7 +105,7 @@ class Outgoing:
         self._kubelet = kubelet
 
     async def run(self) -> None:
-        """Relay from the source pod until cancelled. Raises OSError if the sockets cannot be made."""
+        """Relay from the source pod until cancelled; ``ready`` is set once its sockets exist. Raises OSError if they cannot be made."""
         async with contextlib.AsyncExitStack() as stack:
             stack.push_async_callback(self._process.end)
             with places.run_directory(self._pod_uid, self._kubelet) as directory:

@@ -171,7 +171,10 @@ class Tls:
         return count
 
     def handshake(self) -> bool:
-        """Continue the handshake; return whether it is complete. Raises OSError."""
+        """Continue the handshake with what :meth:`fill` received; return whether it is complete. Raises OSError.
+
+        :meth:`flush` must follow.
+        """
         try:
             self._object.do_handshake()
         except ssl.SSLWantReadError:
@@ -179,13 +182,13 @@ class Tls:
         return True
 
     def end(self) -> None:
-        """Send the end of the TLS stream. Raises OSError."""
+        """Write the end of the TLS stream, which :meth:`flush` sends. Raises OSError."""
         with contextlib.suppress(ssl.SSLWantReadError):
             self._object.unwrap()
 
 
 def main(user: int) -> None:
-    """Relay each connection that virt-handler gives, until virt-handler is gone."""
+    """Relay each connection that virt-handler gives, until virt-handler is gone. ``user``: uid to run as; 0: the present one."""
     confine(user)
     threading.stack_size(STACK_BYTES)
     control = socket.socket(fileno=0)

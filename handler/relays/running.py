@@ -25,7 +25,7 @@ class Relays:
         self._starting: asyncio.Queue[Outgoing] = asyncio.Queue()
 
     async def open(self, migration_uid: str, pod_uid: str, destination: Destination) -> None:
-        """Relay from this pod to that node, unless begun; return when the sockets exist.
+        """Relay from this pod to that node; return when the sockets exist, or at once if the migration's relays were begun before.
 
         Raises TimeoutError, or ValueError for an invalid address, or a node that can have no certificate.
         """
@@ -44,7 +44,7 @@ class Relays:
         await self._make(migration_uid, pod_uid, destination).release(paused=paused)
 
     def close(self, migration_uid: str) -> None:
-        """End this migration's relays, if any."""
+        """Begin to end this migration's relays, if any."""
         if (task := self._tasks.get(migration_uid)) is not None:
             task.cancel()
 

@@ -57,7 +57,7 @@ DEFAULT_LIMITS: Final = Limits()
 
 
 class DisksFault(Exception):
-    """Plugins failed; the message names disks and plugins."""
+    """Plugins failed; the message names disks and plugins. ``final``: one refused, so a retry is useless."""
 
     def __init__(self, faults: Mapping[str, Fault]) -> None:
         """``faults`` are by disk name, at least one."""
@@ -101,7 +101,7 @@ class PluginDisks:
     async def add(self, vm: Mapping[str, Any], pod_uid: str) -> Mapping[str, Served]:
         """Have plugins set up a pod's disks before its guest starts; return them by name.
 
-        Raises DisksFault; may be called again at any time.
+        May be called again at any time. Raises DisksFault, that of the last attempt during the pause after it.
         """
         disks = requests.disks_of(vm)
         if not disks or pod_uid in self._added:
@@ -216,7 +216,6 @@ class PluginDisks:
 
 
 def _again(fault: DisksFault, seconds: float) -> DisksFault:
-    """Return a copy of the fault without its traceback, with the time until the next attempt."""
     found = DisksFault(fault.faults)
     found.retry_seconds = seconds
     return found

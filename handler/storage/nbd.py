@@ -41,7 +41,7 @@ class Export:
 
 
 async def ask(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, name: str) -> Export:
-    """Return the server's properties of the export with this name. Raises NoExport or OSError."""
+    """Return an NBD server's properties of this export, over a new connection, which the caller closes. Raises NoExport or OSError."""
     try:
         return await _ask(reader, writer, name)
     except asyncio.IncompleteReadError as error:

@@ -59,7 +59,7 @@ class Image:
 
 
 def image_of(vm: Object, image_id: str) -> Image:
-    """Return a machine's image by the id of the operation that saves it."""
+    """Return the Image, which need not exist, of a machine's memory by the id of the operation that saves it."""
     return Image(namespace_of(vm), name_of(vm), uid_of(vm), image_id)
 
 

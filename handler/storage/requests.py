@@ -19,7 +19,7 @@ def disks_of(vm: Mapping[str, Any]) -> tuple[Document, ...]:
 
 
 def document(vm: Mapping[str, Any], pod_uid: str, disk: Mapping[str, Any], directory: PurePath) -> Document:
-    """Return the request for a disk, without version, kind and the plugin's name. ``directory`` is of the plugin's mount namespace."""
+    """Return the request for a disk, without version, kind and the plugin's name. ``directory``: the disk's, as the plugin sees it."""
     return {
         **requests.common(vm, pod_uid),
         "disk": {

@@ -45,7 +45,7 @@ class Guard(Protocol):
         ...
 
     def from_guest(self, data: bytes) -> bytes:
-        """Return what the guest gets after it sent ``data``. Raises Breach."""
+        """Return what the guest gets after it sent ``data``, which the client gets as it is. Raises Breach."""
         ...
 
 
@@ -68,7 +68,7 @@ async def run(
 ) -> Close | None:
     """Copy between websocket and guest until either ends; return how to close the websocket, None if the client did.
 
-    ``guard`` checks the client's protocol.
+    ``guard`` checks the client's protocol. The caller closes both.
     """
     return await _until_ended(_to_socket(socket, reader, writer, guard), _to_guest(socket, writer, guard))
 
@@ -92,7 +92,7 @@ async def datagrams(socket: web.WebSocketResponse, port: sockets.socket, has_lef
 
 
 async def settle(channel: Channel, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Wait until QEMU survives the channel's end, at most ``SETTLE_SECONDS``."""
+    """Send and read what QEMU needs to survive the end of a SPICE channel, for at most ``SETTLE_SECONDS``; for after the client left."""
     with contextlib.suppress(OSError, TimeoutError):
         async with asyncio.timeout(SETTLE_SECONDS):
             _write(writer, channel.ending())

@@ -51,7 +51,7 @@ CLOSE_SECONDS: Final = 3.0
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The pod of the requested guest, or why it cannot be reached."""
+    """The pod of the requested guest, or why it cannot be reached; ``moving``: clients should connect again after a stream's end."""
 
     pod_uid: str
     problem: str = ""

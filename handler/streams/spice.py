@@ -90,7 +90,7 @@ class Channel:
         return self._passed()
 
     def ending(self) -> bytes:
-        """Return ``DISPLAY_INIT`` if QEMU waits for it, else no bytes. The client has left."""
+        """Return, once the client has left, ``DISPLAY_INIT`` if QEMU waits for it, else no bytes."""
         if self._stage is not _Stage.INIT:
             return b""
         self._held.clear()

@@ -47,7 +47,7 @@ class ClaimFilling:
         self._reports = {uid: report for uid, report in self._reports.items() if is_alive(uid)}
 
     def of(self, vm: Object) -> Reports:
-        """Return the machine's unfinished imports by disk."""
+        """Return the last reports of the machine's unfinished imports, by disk."""
         found = {str(disk["name"]): pod.uid for disk, pod in hot_plug.importing(vm)}
         return {name: self._reports[uid] for name, uid in found.items() if uid in self._reports}
 

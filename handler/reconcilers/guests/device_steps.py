@@ -23,7 +23,10 @@ MAX_RETRY_SECONDS: Final = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A step that attaches or detaches one device; an edit of the device makes another step."""
+    """A step that attaches or detaches one device; an edit of the device makes another step.
+
+    ``reported``: consecutive failures before it is reported.
+    """
 
     device: Object
     path_of: ClassVar[staticmethod[[str], str]]
@@ -47,7 +50,7 @@ S = TypeVar("S", bound=Step)
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """The last attempt of a step that failed or must wait."""
+    """The last attempt of a step that failed or must wait; ``again``: the next attempt, in the event loop's time."""
 
     step: Step
     message: str
@@ -110,7 +113,7 @@ def pause(steps: Sequence[Step], failures: Failures, now: float) -> float | None
 
 
 def with_entries(vm: Object, status: Object, steps: Sequence[Step], failures: Failures, now: datetime) -> Object:
-    """Return the status with an entry in ``status.changes`` for each step that failed often enough (``Step.reported``)."""
+    """Return the status; to ``status.changes`` is added an entry for each step that failed often enough (``Step.reported``)."""
     before = {entry.get("path"): entry for entry in live_changes.entries(vm)}
     missing = current(steps, failures).items()
     told = ((path, each) for path, each in missing if each.count >= each.step.reported)

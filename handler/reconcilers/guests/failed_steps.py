@@ -26,7 +26,7 @@ class FailedSteps:
         self._failures = {uid: found for uid, found in self._failures.items() if is_alive(uid)}
 
     def begin(self, vm: Object, link: Link) -> None:
-        """Forget the failures of steps that the guest does not need any more."""
+        """Forget the failures of steps that the guest does not need any more; of all steps without the launcher's status."""
         missing = guest_steps.missing(vm, link.status) if link.status is not None else ()
         self._failures[link.pod_uid] = device_steps.current(missing, self.of(link.pod_uid))
 

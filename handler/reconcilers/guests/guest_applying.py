@@ -47,7 +47,7 @@ PRE_STOP_FAILED: Final = "FailedPreStopHook"
 
 
 class Applier:
-    """Applies actions for one machine at a time."""
+    """Applies planned actions to this node's guests, and keeps their failures and counts by pod."""
 
     def __init__(self, ports: Ports, writer: StatusWriter, start: GuestStart) -> None:
         self._ports = ports

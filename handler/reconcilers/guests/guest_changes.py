@@ -30,7 +30,7 @@ CHANGE_FAILED: Final = "HardwareChangeFailed"
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """The last failed attempt of a change."""
+    """The last failed attempt to give a setting ``value``; ``again``: the next attempt, in the event loop's time."""
 
     value: str
     message: str
@@ -43,7 +43,7 @@ Failures = Mapping[Change, Failure]
 
 
 def missing(vm: Mapping[str, Any], launcher: messages.Status) -> dict[Change, str]:
-    """Return the desired value by setting, for those that virt-launcher can change now and the guest has otherwise."""
+    """Return the desired values, by setting, that the guest neither has nor takes, and that virt-launcher can change now."""
     supported, told = _supported(launcher), _told(launcher)
     return {
         change: value
@@ -78,7 +78,7 @@ def pause(vm: Mapping[str, Any], launcher: messages.Status, failures: Failures, 
 
 
 def with_entries(vm: Mapping[str, Any], status: Object, launcher: messages.Status, failures: Failures, now: datetime) -> Object:
-    """Return the status; its ``status.changes`` has the state of each unfinished edit that the launcher supports."""
+    """Return the status; its ``status.changes`` is replaced by the state of each unfinished edit that the launcher supports."""
     supported, told = _supported(launcher), _told(launcher)
     before = {entry.get("path"): entry for entry in live_changes.entries(vm)}
     desired, there = live_changes.wanted(vm), _disks(launcher)
@@ -150,5 +150,4 @@ def _told(launcher: messages.Status) -> dict[tuple[str, str], messages.SettingSt
 
 
 def _amount(value: str) -> str:
-    """Return bytes, which only memory has, in MiB for people; other values unchanged."""
     return f"{int(value) >> 20} MiB" if value.isdecimal() else value

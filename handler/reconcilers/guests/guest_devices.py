@@ -28,7 +28,6 @@ def _of_machine(vm: Mapping[str, Any]) -> Iterator[tuple[messages.DeviceKind, st
 
 
 def _device(device: messages.DeviceStatus) -> Object:
-    """Return a device's entry in ``status.devices``, without texts that virt-api would refuse."""
     found = {"target": device.target, "address": device.address}
     return {
         "kind": device.kind,

@@ -63,7 +63,7 @@ def events(vm: Object, status: Object) -> list[tuple[Literal["Normal", "Warning"
 
 
 def without(status: Object) -> Object:
-    """Return the status without ``imports``, after all have succeeded."""
+    """Return the status without ``imports``; for when all have succeeded."""
     return {key: value for key, value in status.items() if key != "imports"}
 
 

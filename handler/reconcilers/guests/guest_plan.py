@@ -30,7 +30,7 @@ RESUMABLE: Final = frozenset({"user", "starting up", "migrating", "unknown"})
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """The input of :func:`plan`."""
+    """The input of :func:`plan`: a machine, its pod's launcher, and failed changes; ``gone``: the launcher has ended."""
 
     vm: Mapping[str, Any]
     launcher: messages.Status | None
@@ -188,10 +188,7 @@ def stands_still(launcher: messages.Status | None) -> bool:
 
 
 def _is_too_patient(launcher: messages.Status, vm: Mapping[str, Any]) -> bool:
-    """Return whether the machine's grace period is shorter than that of the launcher's shutdown.
-
-    False if the launcher does not report its own: it would get a second request at every check.
-    """
+    """Return whether the machine's grace period is shorter than that of the launcher's shutdown; False if the launcher reports none."""
     return launcher.grace_seconds is not None and power.grace_seconds(vm) < launcher.grace_seconds
 
 

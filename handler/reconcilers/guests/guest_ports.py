@@ -40,12 +40,12 @@ class Api(Protocol):
     """The API client's call that writes a status."""
 
     async def update(self, resource: Resource, obj: Object, *, subresource: str | None = None) -> Object:
-        """Replace an object, and return the stored one."""
+        """Replace an object, and return the stored one. Raises StatusError, such as Conflict, or TransportError."""
         ...
 
 
 class Node(Protocol):
-    """Prepares a pod before its guest starts."""
+    """Changes pods of this node's guests: their devices, claims, memory images and networks."""
 
     async def give_devices(self, vm: Mapping[str, Any], pod_uid: str, connection: Connection) -> messages.Accelerator:
         """Give the pod's device nodes to its user; return the guest's accelerator. Raises NotTheDevice, StorageHangs, OSError."""

@@ -57,7 +57,7 @@ class GuestStart:
     async def start(self, vm: Object, link: Link, *, paused: bool) -> Result | None:
         """Start the guest, or write what prevents it; return when to check again, None: at once.
 
-        What a retry may change is also raised: NotTheDevice, CommandFailed, Fault.
+        What a retry may change is also raised: NotTheDevice, CommandFailed, Fault, OSError, LauncherRefused (Timeout); also Disconnected.
         """
         try:
             return await self._begin(vm, link, paused=paused)

@@ -72,7 +72,7 @@ _PAUSED_AT_START: Final = frozenset({"starting up", "migrating"})
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """How an attempt to run a guest ended."""
+    """How an attempt to run a guest ended; ``image_used``: its start failed, because its saved memory had been used before."""
 
     result: str
     """One of ``power.RESULTS``."""
@@ -83,7 +83,7 @@ class End:
 
 
 def end_of(ending: messages.Ending) -> End | None:
-    """Return the attempt's End (result, reason, message) for this ending of the guest; None for ``migrated``."""
+    """Return the attempt's End for this ending of the guest; None for ``migrated``."""
     result = RESULTS.get(ending.kind)
     if result is None:
         return None
@@ -122,8 +122,7 @@ def running(
 ) -> Object:
     """Return the status of a machine with a domain; the old one without a domain or a change.
 
-    ``interfaces`` None: not checked in this pass, the old value stays. ``verdict`` is of the guest's probes. ``barrier``: what prevents a
-    migration, unknown to virt-launcher.
+    ``interfaces`` None: unknown, the old value stays. ``barrier``: what prevents a migration, unknown to virt-launcher.
     """
     old = vm.get("status") or {}
     domain = observed.domain
@@ -298,7 +297,7 @@ class NetworkFault:
 
 
 def with_network(vm: Object, status: Object, fault: NetworkFault | None, now: datetime) -> Object:
-    """Return the status with NetworkReady False for this fault, or True again without one."""
+    """Return the status with NetworkReady False for this fault; without one, True if it was False."""
     condition = objects.condition(status.get("conditions"), conditions.NETWORK_READY)
     if fault is None and (condition is None or condition.get("status") == "True"):
         return status
@@ -395,5 +394,5 @@ def _missing_images(vm: Object, names: Sequence[str]) -> str:
 
 
 def with_disks_found(vm: Object, now: datetime) -> Object:
-    """Return the status once the images exist, which starts the time limit of the start."""
+    """Return the status once the images exist: DisksReady, if False, is True. This starts the time limit of the start."""
     return _with_disks_found(vm, dict(vm.get("status") or {}), times.to_rfc3339(now))

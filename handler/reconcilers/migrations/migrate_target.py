@@ -149,10 +149,7 @@ class MigrateTarget(migration_side.Side[side_plan.TargetAction]):
         return tuple(found)
 
     async def _write_fault(self, migration: Object, error: Exception) -> None:
-        """Write why the Migration's target is not ready.
-
-        A compromised launcher may report new texts each time, so the rate is that of a machine's status writes.
-        """
+        """Write why the target is not ready, at the rate of a machine's status writes: a launcher may report new texts each time."""
         message = guest_status.printable(f"the target on node {dig_migration(migration, 'status', 'targetNode')} is not ready: {error}")
         if phases.phase_of(migration) != phases.PREPARING_TARGET or dig_migration(migration, "status", "message") == message:
             return
@@ -163,7 +160,7 @@ class MigrateTarget(migration_side.Side[side_plan.TargetAction]):
             self._emit(migration, "Warning", "MigrationTargetNotReady", message)
 
     async def _release(self, migration_uid: str, link: Link, paused: bool) -> None:  # noqa: FBT001 - as the listener calls it
-        """Resume the guest, unless a user ``paused`` it, after the source's launcher reported that it left. Needs no API server."""
+        """Resume the guest, unless a user ``paused`` it; only once the source's launcher reported that it left. Needs no API server."""
         await migration_side.connection_of(link).call(messages.ReleaseMigration(migration_uid, paused))
 
     async def _take_over(self, migration: Object, link: Link) -> None:

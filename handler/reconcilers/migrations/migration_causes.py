@@ -41,7 +41,7 @@ _KILLED: Final = re.compile(r"unexpectedly closed the monitor(?: \(vm='[^']*'\))
 
 
 def stop_of(vm: Mapping[str, Any] | None) -> str:
-    """Return why this run of the guest should end, also for a restart; empty: it should continue, or the machine is invalid."""
+    """Return why this run of the guest should end, also for a restart; empty: it should continue, or the machine is None or invalid."""
     if vm is None or structure.of_virtual_machine(vm):
         return ""
     return power.end_asked_for(vm)
@@ -53,7 +53,7 @@ def is_off(launcher: messages.Status, stop: str) -> bool:
 
 
 def is_broken_connection(report: messages.MigrationStatus) -> bool:
-    """Return whether a migration failed by a broken connection, a restart of libvirtd, or a killed target QEMU."""
+    """Return whether a failed migration's message tells of a broken connection, a restart of libvirtd, or a killed target QEMU."""
     said = report.message.lower()
     return any(part in said for part in (*BROKEN_CONNECTION, LIBVIRTD_AWAY, UNSENT)) or _KILLED.search(report.message) is not None
 

@@ -43,9 +43,10 @@ def request(migration: Object) -> messages.Migrate:
 
 
 def verdict_of(migration: Object, launcher: messages.Status, now: datetime, stalled_seconds: float, *, can_pause: bool) -> Verdict:
-    """Return whether to abort a migration (stalled, or over its time limit), pause its guest, or go on.
+    """Return what to do with a running migration: "abort" if it stalled or is over its limit, else "go on".
 
-    ``now`` is of the clock that wrote ``Running``; ``can_pause``: whether this virt-launcher supports the request.
+    With ``allowPause``, "pause" a running guest over the limit; "abort" over twice the limit. ``now`` is of the clock that wrote
+    ``Running``; ``can_pause``: virt-launcher can.
     """
     if stalled_seconds >= STALL_SECONDS:
         return "abort"

@@ -38,7 +38,7 @@ class Outgoing(Protocol):
         """
 
     def close(self, migration_uid: str) -> None:
-        """End a migration's relays."""
+        """Begin to end a migration's relays, if any."""
 
 
 class RelayServer(Protocol):

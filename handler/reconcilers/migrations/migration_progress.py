@@ -32,7 +32,7 @@ MAX_NUMBER: Final = (1 << 63) - 1
 
 @dataclass(frozen=True, slots=True)
 class Course:
-    """What is known of a migration between two reports; restarting without it costs an additional write."""
+    """What :func:`plan` keeps of a migration's reports, first ``Course()``; without it, restarting costs an additional write."""
 
     tried: float | None = None
     """Start of the last write, in monotonic seconds."""
@@ -46,7 +46,7 @@ class Course:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What follows from a migration's new report: the Course for the next one, and what to write."""
+    """What follows from a migration's new report: the Course for the next one; a status to write now, or the seconds until then."""
 
     course: Course
     status: Object | None = None
@@ -103,7 +103,7 @@ def figures(report: messages.MigrationStatus, now: datetime) -> Object:
 def at_end(report: messages.MigrationStatus | None, now: datetime, before: Mapping[str, Any] | None = None) -> dict[str, Object]:
     """Return the final status' member ``progress``; an empty dict without statistics, so that the last ones stay.
 
-    ``before`` is the present ``status.progress``, which includes copied disks; the target's report covers only memory.
+    ``before``: the present ``status.progress``; it includes copied disks, and the target's report only memory.
     """
     if report is None or amounts(report)[0] == 0:
         return {}
@@ -162,7 +162,7 @@ def _made(migration: Mapping[str, Any], status: str, reason: str, message: str) 
 
 
 def amounts(report: messages.MigrationStatus) -> tuple[int, int, int]:
-    """Return a migration's bytes in total, processed and remaining; only of memory from an older virt-launcher."""
+    """Return a migration's bytes in total, processed and remaining, with copied disks; from an older virt-launcher, of memory alone."""
     if report.data_total_bytes > 0:
         found = report.data_total_bytes, report.data_processed_bytes, report.data_remaining_bytes
     else:

@@ -13,7 +13,10 @@ class Stalls:
         """By uid."""
 
     def seconds(self, uid: str, report: messages.MigrationStatus | None, now: float) -> float:
-        """Return for how many seconds an attempt made no progress; 0 if unknown. ``now`` is in monotonic seconds."""
+        """Record an attempt's report; return for how many seconds its bytes have not changed, 0 if it does not run or for the first.
+
+        ``now`` is in monotonic seconds. A cancelled attempt keeps its last change.
+        """
         if report is None or report.state not in ("running", "cancelled"):
             self.forget(uid)
             return 0.0

@@ -127,7 +127,7 @@ class ForwardConnections:
 
 @dataclass(frozen=True, slots=True)
 class EndMigration:
-    """Source: write ``Failed`` or ``Cancelled``."""
+    """Source: write ``phase``, ``Failed`` or ``Cancelled``; ``stays``: the guest continues here."""
 
     phase: str
     message: str
@@ -305,8 +305,7 @@ def _forward(seen: Observed) -> tuple[ForwardConnections, ...]:
 def _is_confirming(seen: Observed) -> bool:
     """Return whether the source's launcher still reports this migration, which is over in the API, as running.
 
-    libvirt learns of the end through the relays. A compromised launcher could report this forever, so the caller waits at most
-    :data:`CONFIRM_SECONDS`.
+    libvirt learns of the end through the relays. The caller waits at most :data:`CONFIRM_SECONDS`, because a launcher can lie.
     """
     launcher = seen.launcher
     report = launcher.migration_of(migration_attempts.uid_of(seen.migration)) if launcher is not None and seen.connected else None
