@@ -38,7 +38,7 @@ def server() -> ssl.SSLContext:
 
 
 def as_go(context: ssl.SSLContext) -> ssl.SSLContext:
-    """Make ``context`` verify certificates like Go, and return it."""
+    """Make ``context`` verify certificates like Go, and use TLS 1.2 or later; return it."""
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.verify_flags = (context.verify_flags & ~ssl.VERIFY_X509_STRICT) | ssl.VERIFY_X509_PARTIAL_CHAIN
     return context

@@ -25,10 +25,9 @@ def write_file(path: Path, content: bytes, *, mode: int = 0o600) -> None:
 
 
 def publish(directory: Path, files: Mapping[str, bytes], *, mode: int = 0o600) -> None:
-    """Replace a set of files in ``directory`` at once, as the kubelet does; remove those of earlier sets.
+    """Replace a set of files in ``directory`` at once, as the kubelet does; remove earlier sets and all other symlinks.
 
-    The files are in a new directory ``..<random>``. One rename swaps the symlink ``..data`` to it; each name is a symlink through
-    ``..data``.
+    Each name is a symlink through ``..data``, a symlink to the set's directory that one rename swaps.
     """
     directory.mkdir(parents=True, exist_ok=True)
     version = directory / f"..{secrets.token_hex(8)}"

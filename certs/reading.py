@@ -13,7 +13,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 @dataclass(frozen=True, slots=True)
 class Certificate:
-    """A parsed certificate."""
+    """A parsed certificate; ``server`` and ``client`` are its purposes, ``authority``: it may sign others."""
 
     common_name: str
     dns_names: frozenset[str]

@@ -211,7 +211,7 @@ class ClientTls:
         return self._material
 
     def offering(self, protocol: str) -> ssl.SSLContext:
-        """Return a new context that offers this protocol (ALPN), or :attr:`context` while the files are unloadable."""
+        """Return a new context that offers this protocol (ALPN); while the files are unloadable :attr:`context`, which does not."""
         try:
             context = _client(self._reloader.files.resolved())
         except OSError:

@@ -143,7 +143,7 @@ class MemoryStorage:
             self._compact(revision)
 
     async def close(self) -> None:
-        """End watches; then all calls raise Unavailable."""
+        """End watches with Unavailable, which all later calls raise."""
         self._closed = True
         for watch in self._watches:
             watch.woken.set()

@@ -63,7 +63,7 @@ class Unavailable(StorageError):
 
 @dataclass(slots=True, unsafe_hash=True)
 class Entry:
-    """One key at one revision."""
+    """One key at one revision; ``stale``: rewrite it even if unchanged."""
 
     key: str
     value: bytes
@@ -102,7 +102,7 @@ class Delete:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A page of a range, in the order of keys."""
+    """A page of a range, in the order of keys; ``count`` is of the whole range."""
 
     entries: tuple[Entry, ...]
     revision: int
@@ -148,7 +148,7 @@ class Storage(Protocol):
         ...
 
     async def commit(self, conditions: Sequence[Condition], writes: Sequence[Put | Delete]) -> int:
-        """Apply ``writes``, of at most 128 keys, if all ``conditions`` hold; return the new revision.
+        """Apply ``writes``, of at most 128 keys, if all ``conditions`` hold; return the new revision, or without a change the present one.
 
         Raises:
             ValueError: a key is in ``writes`` twice; no write happened.

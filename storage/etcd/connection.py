@@ -94,7 +94,7 @@ class Endpoint:
 
 
 class _Decided(Exception):
-    """Cancels all other attempts: one has connected, or the store was closed."""
+    """Ends all other attempts: one has connected, or the store was closed."""
 
 
 class Connection:

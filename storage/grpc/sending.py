@@ -148,7 +148,6 @@ class Sending:
             self._open(self._waiting.popleft())
 
     def _pump(self) -> None:
-        """Send blocked data as far as both windows allow."""
         for exchange in list(self._blocked):
             sent = 0
             unsent = exchange.unsent

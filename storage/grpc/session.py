@@ -236,7 +236,6 @@ class Session(Sending):
         self._pump()
 
     def _setting(self, key: int, value: int) -> None:
-        """Apply one of the server's settings. Raises ProtocolError for an invalid value."""
         if key == frames.SETTINGS_MAX_CONCURRENT_STREAMS:
             self._max_streams = value
         elif key == frames.SETTINGS_INITIAL_WINDOW_SIZE:
