@@ -273,7 +273,7 @@ Objects: TypeAlias = Mapping[NamespacedName, Object]
 
 
 class Seen(NamedTuple):
-    """The objects that ended a wait, or the last ones and the error."""
+    """One look at a collection: its objects and, if ``trouble`` is not empty, the error since which they may be old."""
 
     objects: Objects
     trouble: str = ""

@@ -36,7 +36,7 @@ def taken(kubectl: Kubectl) -> dict[str, Any]:
 
 
 def seen(kubectl: Kubectl, wanted: int = 0) -> int:
-    """Return the guest's MemTotal in MiB; wait ten seconds for ``wanted``, because Linux uses new memory late."""
+    """Return the guest's MemTotal in MiB; wait at most ten seconds for ``wanted``, because Linux uses new memory late."""
     read = "m=$(($(grep MemTotal /proc/meminfo | tr -cd 0-9) / 1024))"
     with console(kubectl, VM) as guest:
         guest.type("\n")

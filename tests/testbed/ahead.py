@@ -17,7 +17,7 @@ NICENESS = 10
 
 
 def run(background: str, command: Sequence[str], log: pathlib.Path) -> int:
-    """Run both commands at once; return the exit status of ``command`` or, if that is 0, of ``background``.
+    """Run both commands at once; return the exit status of ``command`` or, if that is 0, of ``background``, a shell command.
 
     If ``command`` fails, ``background`` is ended.
     """

@@ -22,7 +22,10 @@ _CGROUP = pathlib.Path("/sys/fs/cgroup")
 
 
 def settings(available_bytes: int, processors: int, given: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment for ``go build``; empty if memory is scarce, or if ``given`` has one of the variables."""
+    """Return variables for ``go build``: no garbage collection up to a processor's share of memory.
+
+    Empty if memory is scarce, or if ``given`` has one of the variables.
+    """
     each = int(available_bytes * SHARE / max(processors, 1))
     if each < LEAST_BYTES or "GOGC" in given or "GOMEMLIMIT" in given:
         return {}

@@ -70,7 +70,7 @@ def decode(head: bytes, fields: bytes) -> Message:
 
 
 class Logind:
-    """A fake logind. ``inhibited`` is set while the kubelet delays shutdowns, ``released`` afterwards."""
+    """A fake logind. ``inhibited`` is set since the kubelet first delayed shutdowns, ``released`` while it has ended that."""
 
     def __init__(self) -> None:
         self.inhibited = threading.Event()

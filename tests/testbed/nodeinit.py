@@ -17,7 +17,7 @@ def _mount(*arguments: str) -> None:
 
 
 def prepare(directory: pathlib.Path) -> None:
-    """Give the node a /proc that shows its processes only, and its own /run, /var/lib and /var/log.
+    """Give this mount namespace, a node's, a /proc of its processes only, and its own /run, /var/lib and /var/log.
 
     The kubelet's device-plugin directory is hard-coded, two nodes' CNI, container and plugin state must not meet.
     """

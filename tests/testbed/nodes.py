@@ -71,7 +71,7 @@ def start(node: layout.Node) -> None:
 def _first_program() -> pathlib.Path:
     """Return a copy of the first process's program, named by its digest.
 
-    A changed command would restart the process and its node, so the command must be equal for all copies of the repository.
+    Another command restarts the node, so it must be equal for all copies of the repository.
     """
     source = pathlib.Path(__file__).with_name("nodeinit.py").read_text()
     copy = layout.cache() / f"nodeinit-{hashlib.sha256(source.encode()).hexdigest()[:8]}.py"

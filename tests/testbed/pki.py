@@ -14,7 +14,7 @@ _DAYS = "3650"
 
 
 def ensure() -> None:
-    """Make missing keys, certificates and kubeconfigs; existing ones stay, because running components trust them."""
+    """Make missing keys and certificates, and write the kubeconfigs; existing keys stay, because running components trust them."""
     layout.pki().mkdir(parents=True, exist_ok=True)
     layout.pki().chmod(0o700)
     _authority("ca", "kubernetes")

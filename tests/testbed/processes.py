@@ -85,7 +85,7 @@ def log_of(name: str) -> pathlib.Path:
 def ensure(name: str, arguments: Sequence[str | os.PathLike[str]], *, environment: Mapping[str, str] | None = None) -> Identity:
     """Return the process ``name``; start it with ``arguments`` unless it runs, and first end one with other ``arguments``.
 
-    Raises StepFailed if its program is missing, or it ends at once.
+    Another ``environment`` ends none. Raises StepFailed if its program is missing, or it ends at once.
     """
     words = [os.fspath(argument) for argument in arguments]
     command = _directory() / f"{name}.json"

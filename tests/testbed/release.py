@@ -40,7 +40,7 @@ def is_installed() -> bool:
 
 
 def restart(names: Iterable[str]) -> None:
-    """Roll these images out again, because their tags have new contents; wait until the pods are ready.
+    """Roll out these images again, where installed, because their tags have new contents; wait until the pods are ready.
 
     etcd stays: its image holds released binaries.
     """
