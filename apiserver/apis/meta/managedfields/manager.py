@@ -43,6 +43,7 @@ class FieldManager:
         schemas: the kind's type per served version.
         ignored: per version, the fields that this endpoint does not change: ``status``, or for ``/status`` all others.
         empty: an object before its creation.
+        convert: makes an object of another ``apiVersion``; by default it raises InternalError.
         reader: shared by a kind's managers.
     """
 

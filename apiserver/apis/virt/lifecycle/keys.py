@@ -31,7 +31,7 @@ CODES: Final[Mapping[str, int]] = MappingProxyType(
 
 
 def code_of(key: str) -> int | None:
-    """Return Linux's code of a key's name or number, or None."""
+    """Return Linux's code of a key's name (``KEY_C``) or number (``46``), or None."""
     if key in CODES:
         return CODES[key]
     is_number = key.isascii() and key.isdigit() and len(key) <= len(str(MAX_CODE))
