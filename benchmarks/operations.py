@@ -80,7 +80,6 @@ def writes(kubectl: Kubectl) -> dict[str, int]:
 
 @contextlib.contextmanager
 def _versions(kubectl: Kubectl) -> Iterator[Callable[[], int]]:
-    """Watch ``MACHINE``; yield a function that returns how many versions of it the watch has seen."""
     command = kubectl.command("get", "vm", MACHINE, "--watch", "-o", r"jsonpath={.metadata.resourceVersion}{'\n'}")
     with (
         tempfile.TemporaryFile() as seen,

@@ -26,7 +26,7 @@ _ALL: Final = 0xFFFF_FFFF
 
 
 def is_whole(read: Callable[[int, int], bytes], size: int) -> bool:
-    """Return whether the first ``size`` bytes of a qcow2 image have all clusters that its tables L1 and L2 name, and these tables.
+    """Return whether the first ``size`` bytes of a qcow2 image have its L1 and L2 tables and the clusters that these name.
 
     ``read`` returns bytes by offset and length. The header must be valid (``formats.qcow2_size``).
     """

@@ -69,7 +69,7 @@ def pieces(
 ) -> Iterator[bytes]:
     """Yield the bytes of the disk in a container image; ``downloaded`` gets a layer's bytes so far and in total (None: unknown).
 
-    Raises ImportFailed if the registry refuses, or there is not exactly one disk, which only the end of the iteration shows.
+    Raises ImportFailed if the registry refuses, or, perhaps only at the end, because there is not exactly one disk.
     """
     session = _Session(reference, secret, authorities)
     manifest = session.manifest(reference.version)

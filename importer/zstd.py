@@ -17,8 +17,6 @@ class ZstdError(Exception):
 
 
 class _Buffer(ctypes.Structure):
-    """``ZSTD_inBuffer`` and ``ZSTD_outBuffer``, which have the same layout."""
-
     _fields_ = (("data", ctypes.c_void_p), ("size", ctypes.c_size_t), ("position", ctypes.c_size_t))
 
 

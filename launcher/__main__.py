@@ -63,7 +63,6 @@ def _prepare() -> None:
 
 
 def _fill() -> int:
-    """Fill the claim of this attachment pod on request, and listen as :func:`_hold`."""
     signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
     _prepare()
     import asyncio

@@ -56,7 +56,7 @@ class Attack:
         return wire
 
     async def each(self, work: Callable[[], Awaitable[None]]) -> None:
-        """Run ``work`` ``count`` times, partly in parallel; count connections that the server closes in ``failed``."""
+        """Run ``work`` ``count`` times, partly in parallel; ``failed`` counts connections that the server closed."""
         gate = asyncio.Semaphore(_AT_ONCE)
 
         async def one() -> None:
@@ -71,7 +71,7 @@ class Attack:
                 tasks.create_task(one())
 
     async def again_and_again(self, work: Callable[[], Awaitable[None]]) -> None:
-        """Repeat ``work`` in ``count`` tasks until cancelled; count connections that the server closes in ``failed``."""
+        """Repeat ``work`` in ``count`` tasks until cancelled; ``failed`` counts connections that the server closed."""
 
         async def one() -> None:
             while True:

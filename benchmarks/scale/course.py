@@ -210,7 +210,7 @@ class Course:
         return figures
 
     async def loss(self) -> Figures:
-        """Stop the rack; once its machines are ``Unknown``, taint its nodes as switched off; measure until they run elsewhere."""
+        """Stop the rack for good; once its machines are ``Unknown``, taint its nodes as switched off; measure until they run elsewhere."""
         lost = self.board.on(self.groups.rack)
         with self.measured() as figures:
             began = time.monotonic()

@@ -23,7 +23,7 @@ class Guest(FakeLauncher):
         self._left = left
 
     def migration(self, uid: str, direction: messages.MigrationDirection, state: messages.MigrationState, message: str = "") -> None:
-        """Report a migration's state."""
+        """Report a migration's state; of a running outgoing one, also call ``left``."""
         super().migration(uid, direction, state, message)
         if (direction, state) == ("outgoing", "running"):
             self._left(self, uid)

@@ -110,7 +110,6 @@ def _claim_of(volume: dict[str, Any], pod: str) -> str:
 
 
 def _driver_of(cluster: Cluster, namespace: str, claim: str) -> str:
-    """Return the CSI driver of a claim's volume; empty if unknown."""
     quoted = urllib.parse.quote
     try:
         volume = cluster.ask(f"/api/v1/namespaces/{quoted(namespace)}/persistentvolumeclaims/{quoted(claim)}")["spec"].get("volumeName")

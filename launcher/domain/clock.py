@@ -26,7 +26,7 @@ def append(tree: Tree, definition: Definition) -> None:
 
 
 def zone(specification: Mapping[str, Any]) -> str:
-    """Return the guest's time zone; empty for UTC. Raises InvalidSpecification for a name that leaves the zone directory."""
+    """Return the guest's time zone; empty for UTC. Raises InvalidSpecification for an invalid name."""
     given = (specification.get("clock") or {}).get("timezone")
     if given is not None and (not isinstance(given, str) or not hardware.ZONE.fullmatch(given)):
         raise InvalidSpecification(f"clock.timezone: {given!r} is not a time zone")

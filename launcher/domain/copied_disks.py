@@ -20,7 +20,7 @@ def names(specification: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def moved(specification: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
-    """Return pairs of a hot-plugged disk's overlay, and its overlay in a migration's target, which has the disk from its start."""
+    """Return, for each disk with an overlay, the path if it was hot-plugged, and the path in a migration's target."""
     return tuple((str(each.plugged_overlay), str(each.overlay)) for each in origins(specification) if each.overlay is not None)
 
 

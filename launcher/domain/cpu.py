@@ -16,7 +16,7 @@ _EMULATED: Final = {"force": "require", "require": "require", "optional": "requi
 
 
 def append(tree: Tree, definition: Definition) -> None:
-    """Append the processors: number, pins, model, topology, features and NUMA nodes. Raises InvalidSpecification."""
+    """Append the processors, with their pins, model and NUMA nodes. Raises InvalidSpecification."""
     specification = definition.specification
     counts = hardware.counts(specification)
     if min(counts.values()) < 1:

@@ -49,7 +49,7 @@ def append(element: Element, disk: Mapping[str, Any], origin: Origin, found: Fou
 
 
 def append_sizes(element: Element, disk: Mapping[str, Any]) -> None:
-    """Append ``<blockio>`` to a ``<disk>`` with given block sizes."""
+    """Append ``<blockio>`` to a ``<disk>`` if block sizes are given."""
     if disk.get("blockSize"):
         logical, physical = hardware.block_size(disk)
         SubElement(element, "blockio", logical_block_size=str(int(logical)), physical_block_size=str(int(physical)))

@@ -68,7 +68,6 @@ def _addresses(definition: Definition) -> dict[str, tuple[str, dict[str, str]]]:
 
 
 def _given(resource: str, environment: Mapping[str, str]) -> list[tuple[str, str]]:
-    """Return (variable's prefix, address) of each device that plugins gave for ``resource``."""
     said = ((prefix, environment.get(_variable(prefix, resource), "")[:_MAX_VALUE]) for prefix in (_PCI, _MEDIATED, _NETWORK))
     return [(prefix, each.strip()) for prefix, value in said for each in value.split(",") if each.strip()]
 

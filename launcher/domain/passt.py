@@ -26,7 +26,7 @@ class Settings:
 
 
 def settings(specification: Mapping[str, Any]) -> Settings | None:
-    """Return the settings of passt; None if no interface of ``spec.domain`` has this type. Raises InvalidSpecification if several have."""
+    """Return passt's settings; None if no interface of ``spec.domain`` has this type. Raises InvalidSpecification, also if several have."""
     found = None
     for position, each in enumerate(hardware.defaulted(specification)):
         path = f"devices.interfaces[{position}]"

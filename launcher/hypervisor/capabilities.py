@@ -86,7 +86,7 @@ def _open(daemon: Daemon, process: subprocess.Popen[bytes]) -> libvirt.virConnec
 
 
 def main() -> None:
-    """Print the result of :func:`ask` as JSON; its arguments are the command line's type, and standard input."""
+    """Print the result of :func:`ask` as JSON; ``earlier`` comes from standard input."""
     libvirt.registerErrorHandler(lambda _context, _error: None, None)  # by default libvirt prints each error
     (virt_type,) = sys.argv[1:]
     json.dump(ask(virt_type, sys.stdin.read()), sys.stdout)

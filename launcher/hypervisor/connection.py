@@ -228,7 +228,7 @@ class LibvirtHypervisor:
         return "panicked" if name in self._panicked else "watchdog" if name in self._powered_off else "crashed"
 
     async def create(self, name: str, xml: str, *, validate: bool = False) -> None:
-        """Define the domain and start it paused. Raises DomainExists; after other errors, it is undefined again."""
+        """Define the domain and start it paused. Raises DomainExists. It may exist after Unavailable or OperationTimeout only."""
 
         def create(connection: libvirt.virConnect) -> None:
             if _lookup(connection, name) is not None:
@@ -245,7 +245,7 @@ class LibvirtHypervisor:
         await self._call(f"start domain {name}", create)
 
     async def keep_secret(self, uuid: str, value: bytes, usage: Usage = "iscsi") -> None:
-        """Store or replace the secret with this UUID in libvirtd, for domains with a disk that refers to it."""
+        """Store or replace the secret with this UUID in libvirtd, for disks that refer to it."""
 
         def keep(connection: libvirt.virConnect) -> None:
             connection.secretDefineXML(conversion.secret_xml(uuid, usage)).setValue(value)
@@ -337,7 +337,7 @@ class LibvirtHypervisor:
         await self._call(f"send keys to domain {name}", send)
 
     async def limit_disk(self, name: str, target: str, limits: Mapping[str, int]) -> None:
-        """Replace all I/O limits of the disk with this target name; 0 or missing: no limit."""
+        """Replace all I/O limits of the disk ``target`` (``vda``); missing ones are removed."""
         doing, tune = f"limit disk {target} of domain {name}", conversion.io_tune(limits)
         await self._with_guest(doing, name, lambda domain: domain.setBlockIoTune(target, tune, libvirt.VIR_DOMAIN_AFFECT_LIVE))
 
@@ -352,7 +352,7 @@ class LibvirtHypervisor:
         await self._with_guest(f"add processors to domain {name}", name, add)
 
     async def request_memory(self, name: str, amount: int) -> None:
-        """Request that the guest has ``amount`` bytes of memory in all. Raises HypervisorError if it cannot; the guest may take time."""
+        """Request that the guest has ``amount`` bytes of memory in all, and do not wait. Raises HypervisorError if it cannot."""
 
         def request(domain: libvirt.virDomain) -> None:
             document = _document(domain)
@@ -394,14 +394,14 @@ class LibvirtHypervisor:
         await self._with_guest(f"attach disk {target} to domain {name}", name, attach)
 
     async def detach_disk(self, name: str, target: str) -> bool:
-        """Ask the guest to release a disk, and wait for some seconds; return whether the domain lacks it now: False: repeat."""
+        """Ask the guest to release a disk, and wait for some seconds; return whether the domain lacks it then."""
         doing = f"detach disk {target} from domain {name}"
         return await self._with_guest(doing, name, lambda domain: _detached(domain, conversion.disk_of, target))
 
     async def change_medium(self, name: str, target: str, disk: str) -> bool:
-        """Give a drive the medium of ``disk`` (XML), or none; return False if the guest locks the tray.
+        """Give a drive the medium of ``disk`` (XML), or none, unless it has that; return False if the guest locks the tray.
 
-        True also if it has that medium already. Raises OperationInvalid without that drive.
+        Raises OperationInvalid without that drive.
         """
 
         def change(domain: libvirt.virDomain) -> bool:
@@ -430,7 +430,7 @@ class LibvirtHypervisor:
         await self._with_guest(f"attach interface {mac} to domain {name}", name, attach)
 
     async def detach_interface(self, name: str, mac: str) -> bool:
-        """Ask the guest to release an interface, and wait for some seconds; return whether the domain lacks it now."""
+        """Ask the guest to release an interface, and wait for some seconds; return whether the domain lacks it then."""
         doing = f"detach interface {mac} from domain {name}"
         return await self._with_guest(doing, name, lambda domain: _detached(domain, conversion.interface_of, mac))
 
@@ -449,10 +449,9 @@ class LibvirtHypervisor:
         await self._call(f"destroy domain {name}", destroy)
 
     async def migrate(self, name: str, *, libvirt_uri: str, data_uri: str, terms: Terms = NO_TERMS, disks: Disks = NO_DISKS) -> None:
-        """Migrate the domain live, without a time limit; it is then paused at the target.
+        """Migrate the domain live, without a time limit; it is then paused at the target. Raises MigrationFailed.
 
-        Raises MigrationFailed for a failure of libvirt, QEMU or the way to the target. After errors, only :meth:`observe` tells where it
-        is.
+        After any error, only :meth:`observe` tells where it is.
         """
 
         def migrate(connection: libvirt.virConnect) -> None:
@@ -477,7 +476,7 @@ class LibvirtHypervisor:
             raise MigrationFailed(str(error)) from error
 
     async def save(self, name: str, path: str) -> None:
-        """Write the domain's memory to a new file, and end the domain; no time limit. A failure may end the domain, too."""
+        """Write the domain's memory to a new file, and end the domain, which a failure may end, too. No time limit."""
         # with VIR_DOMAIN_SAVE_PAUSED, libvirt would leave the domain paused after a failure
         await self._with_guest(f"save domain {name}", name, lambda domain: domain.save(path), seconds=None)
 
@@ -508,7 +507,7 @@ class LibvirtHypervisor:
             return
 
     async def progress(self, name: str, *, completed: bool = False) -> Progress | None:
-        """Return the running (or, once, the last completed) migration's or save's statistics; None without one."""
+        """Return the running migration's or save's statistics (``completed``: the last one's, which can be read once); None without one."""
         flags = libvirt.VIR_DOMAIN_JOB_STATS_COMPLETED if completed else 0
         try:
             stats: dict[str, Any] = await self._call(
@@ -533,9 +532,9 @@ class LibvirtHypervisor:
         return await self._call(f"read the statistics of domain {name}", ask)
 
     async def ask_agent(self, name: str, command: str, arguments: Mapping[str, Any] | None = None, seconds: int = AGENT_SECONDS) -> object:
-        """Return the guest agent's answer to a command, an untrusted JSON value. One command is open at a time.
+        """Return the guest agent's answer to a command, an untrusted JSON value.
 
-        Raises AgentSilent, also while an earlier command is open, or AgentRefused, also for an invalid answer.
+        Raises AgentSilent, also while an earlier command is open; AgentRefused, also for an invalid answer.
         """
         limit = self._agent_call_seconds + max(0, seconds - AGENT_SECONDS)
         doing, connection = f"ask the guest agent of domain {name} for {command}", self._connection
@@ -604,8 +603,6 @@ class LibvirtHypervisor:
         self._ready.set()
 
     def _register(self, connection: libvirt.virConnect, loop: asyncio.AbstractEventLoop) -> None:
-        """Register handlers, which record events in libvirt's thread and call ``_changed`` in ``loop``."""
-
         def later(function: Callable[[], None]) -> None:
             if not loop.is_closed():
                 loop.call_soon_threadsafe(function)

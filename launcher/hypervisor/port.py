@@ -38,11 +38,11 @@ NO_SPACE: Final = "no space left"
 
 
 class HypervisorError(Exception):
-    """The hypervisor failed; base class of its other errors. The message has its words."""
+    """The hypervisor failed, as its message says; base class of the others."""
 
 
 class Unavailable(HypervisorError):
-    """The hypervisor is not connected; it reconnects. The call may have had its effect."""
+    """The hypervisor is not connected; it reconnects. The call may have taken effect."""
 
 
 class OperationTimeout(HypervisorError):
@@ -254,7 +254,7 @@ class Hypervisor(Protocol):
         """Stop the guest's processors. Idempotent."""
 
     async def reset(self, name: str) -> None:
-        """Reset the machine at once, without counting a reboot. Raises OperationInvalid if the guest suspended itself to memory."""
+        """Reset the machine at once. Raises OperationInvalid if the guest suspended itself to memory."""
 
     async def press_power_button(self, name: str, *, agent: bool = False) -> None:
         """Request that the guest powers off, by ACPI or (``agent``) its guest agent; the guest may ignore it."""
@@ -278,7 +278,7 @@ class Hypervisor(Protocol):
         """Plug virtual processors into a running domain until it has ``count``. Raises OperationInvalid if it has more."""
 
     async def request_memory(self, name: str, amount: int) -> None:
-        """Request that a running domain's guest has this many bytes of memory (:attr:`Memory.requested`).
+        """Request that a running domain's guest has this many bytes of memory in all, and do not wait.
 
         Raises:
             HypervisorError: the domain keeps its memory, or started with more, or cannot have so much.
@@ -294,7 +294,7 @@ class Hypervisor(Protocol):
         """Give the running domain a disk, after those ``controllers`` that it lacks, all as XML, unless it has ``target``."""
 
     async def detach_disk(self, name: str, target: str) -> bool:
-        """Ask the guest to release a disk, and wait for some seconds; return whether the domain lacks it."""
+        """Ask the guest to release a disk, and wait for some seconds; return whether the domain lacks it then."""
 
     async def change_medium(self, name: str, target: str, disk: str) -> bool:
         """Give a drive the medium in ``disk``, its new XML, or none. Return False, with nothing changed, if the guest locks the tray.
@@ -306,10 +306,10 @@ class Hypervisor(Protocol):
         """Give the running domain an interface, by its XML, unless it has one with this MAC address."""
 
     async def detach_interface(self, name: str, mac: str) -> bool:
-        """Ask the guest to release an interface, and wait for some seconds; return whether the domain lacks it."""
+        """Ask the guest to release an interface, and wait for some seconds; return whether the domain lacks it then."""
 
     async def destroy(self, name: str) -> None:
-        """Power the domain off at once; does nothing if it is inactive or missing."""
+        """Power the domain off at once; idempotent."""
 
     async def migrate(self, name: str, *, libvirt_uri: str, data_uri: str, terms: Terms = NO_TERMS, disks: Disks = NO_DISKS) -> None:
         """Migrate the domain live to the libvirtd at ``libvirt_uri``, the memory through ``data_uri``; it is then paused there.
@@ -318,7 +318,7 @@ class Hypervisor(Protocol):
         """
 
     async def save(self, name: str, path: str) -> None:
-        """Write the domain's memory and devices to a new file, and end the domain. A failure may end the domain, too."""
+        """Write the domain's memory and devices to a new file, and end the domain, which a failure may end, too."""
 
     async def restore(self, name: str, path: str, xml: str) -> None:
         """Start the domain from a file of ``save``, paused, with this XML. Raises DomainExists."""
@@ -327,7 +327,7 @@ class Hypervisor(Protocol):
         """Abort the running migration or save; does nothing without one."""
 
     async def progress(self, name: str, *, completed: bool = False) -> Progress | None:
-        """Return the statistics of the running (or, once, the last completed) migration or save; None without one."""
+        """Return the running migration's or save's statistics (``completed``: the last one's, which can be read once); None without one."""
 
     async def statistics(self, name: str) -> Mapping[str, object]:
         """Return libvirt's statistics of an active domain by their names, such as ``cpu.time``, without waiting for its monitor."""

@@ -72,7 +72,6 @@ class Filling:
 
 
 async def _listen(path: Path) -> None:
-    """Listen at the socket by which virt-handler finds this process, until cancelled."""
     server = await asyncio.start_unix_server(lambda _, writer: writer.close(), path)
     async with server:
         await asyncio.get_running_loop().create_future()

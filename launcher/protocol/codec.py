@@ -63,7 +63,7 @@ class Receiver(Generic[M]):
         """Return the messages that ``data`` completes, in order.
 
         Raises:
-            ProtocolError: for an invalid message, with the loss of valid ones before it in ``data``, and for each later call.
+            ProtocolError: for an invalid message, even after valid ones, and for each later call.
         """
         if self._broken is not None:
             raise self._broken
@@ -159,9 +159,9 @@ def _held(value: Any) -> int:  # noqa: ANN401  # as in _checked
 
 
 def _check_version(hello: object) -> None:
-    """Raise OtherProtocol for a Hello of a version that we do not support; a missing version is 0, and one of another type passes.
+    """Raise OtherProtocol for a Hello of an unsupported version, before the rest is checked, which may differ.
 
-    The rest of such a Hello may differ, so this comes before its check.
+    A missing version is 0. One of a wrong type passes.
     """
     version = hello.get("protocol", 0) if isinstance(hello, dict) else None
     if type(version) is not int or version in messages.SPOKEN:

@@ -35,7 +35,7 @@ class MadeDisk:
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """The source's first line: announces the made disks that it sends next, in this order."""
+    """The source's first line: announces the disks that it sends next, in this order."""
 
     disks: tuple[MadeDisk, ...]
 

@@ -193,7 +193,7 @@ class Sync:
 
 @dataclass(frozen=True, slots=True)
 class Shutdown:
-    """Requests the guest to power off, and destroys it after ``grace_seconds``. Answered after the request to the guest.
+    """Requests the guest to power off, and destroys it after ``grace_seconds``. Answered at once.
 
     Of several requests, the grace period that ends first applies.
     """
@@ -215,8 +215,8 @@ class Resume:
 class Operate:
     """Carries an operation out, once in a pod's life.
 
-    Answered when it is over; ``Status.operation_of(id)`` has its result. Refused with ``Conflict``: nothing was done. Refused with
-    ``Invalid`` when a later number was carried out, and this id is forgotten: it may have been carried out.
+    Answered when it is over, even if it failed, or a save has begun; ``Status.operation_of(id)`` has its result. Refused with ``Conflict``:
+    nothing was done. Refused with ``Invalid`` when a later number was carried out, and this id is forgotten: it may have been carried out.
     """
 
     id: str
@@ -355,7 +355,7 @@ class AbortMigration:
 
 @dataclass(frozen=True, slots=True)
 class ReleaseMigration:
-    """Makes the arrived domain the target pod's own, and resumes it.
+    """Makes the arrived domain the target pod's own, and resumes it unless ``paused``.
 
     Send it only after the source's launcher reported ``succeeded``. Refused with ``Conflict`` if no domain arrived.
     """
@@ -666,7 +666,7 @@ class Hello:
 
 @dataclass(frozen=True, slots=True)
 class StatusChanged:
-    """The complete status after a change; virt-launcher sends it without a request."""
+    """The complete status after a change, which virt-launcher sends unasked."""
 
     status: Status
 

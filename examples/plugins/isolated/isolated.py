@@ -50,7 +50,7 @@ def short(prefix: str, *words: str) -> str:
 
 
 class Network:
-    """Names of the links of one guest interface."""
+    """Names of the links of one guest interface. Raises PluginError for invalid options."""
 
     def __init__(self, request: dict[str, Any]) -> None:
         self.interface = request["interface"]

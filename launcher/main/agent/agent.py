@@ -92,9 +92,9 @@ class Agent:
             await asyncio.sleep(self._times.agent_pause)
 
     async def read(self, names: Mapping[str, str]) -> str:
-        """Return all answers as JSON of :mod:`apiserver.apis.virt.spec.guestinfo`. Raises RequestRefused.
+        """Return all answers as JSON of :mod:`apiserver.apis.virt.spec.guestinfo`; ``names``: interfaces' names by MAC address.
 
-        ``names`` has the names of the machine's interfaces by MAC address.
+        Raises RequestRefused.
         """
         async with self._reading() as domain:
             info = await self._all(domain)

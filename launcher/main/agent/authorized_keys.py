@@ -63,7 +63,7 @@ def is_due(state: KeysState, versions: Mapping[int, str], now: float) -> bool:
 
 
 class AuthorizedKeys:
-    """Replaces the keys of the guest's users by those in the Secrets that name them, whenever these change."""
+    """Gives the guest's users exactly the keys in the Secrets that name them, when an agent connects or a Secret changes."""
 
     def __init__(
         self,

@@ -27,7 +27,7 @@ MAX_TOLD: Final = 160
 
 
 class Commands:
-    """Runs commands in the guest."""
+    """Runs commands in the guest, one at a time."""
 
     def __init__(self, agent: Agent, times: Times = TIMES) -> None:
         self._agent = agent
@@ -37,9 +37,9 @@ class Commands:
         """Process ID of a command that did not end in time."""
 
     async def run(self, command: Sequence[str], seconds: float, *, anyway: bool = False) -> None:
-        """Run a command in the guest, and wait until it ends; ``anyway``: also while the guest shuts down, or is frozen.
+        """Run a command in the guest until it ends; ``anyway``: also while the guest shuts down, or is frozen.
 
-        Raises RequestRefused, also if it fails or takes longer than ``seconds``; then it still runs, and other commands are refused.
+        Raises RequestRefused, also if it fails or takes longer than ``seconds``; it then runs on, and keeps others from starting.
         """
 
         async def ask(name: str, arguments: Mapping[str, Any]) -> object:

@@ -35,10 +35,7 @@ def _settings(machine: messages.Machine, seen: Observation) -> Iterator[messages
 
 
 def setting_of(what: messages.LiveChange, device: Device) -> str | None:
-    """Return a setting of a domain's device as ``live_changes.values`` writes it; None if the device lacks it.
-
-    Also None for processors, memory and a disk's size, which this does not read from a device.
-    """
+    """Return a device's I/O limits or link state as ``live_changes.values`` writes it; None if it lacks that, or for another ``what``."""
     match what:
         case "disk.ioTune":
             return disk_io_tune.text(dict(device.limits)) if device.kind == "disk" else None
@@ -49,7 +46,7 @@ def setting_of(what: messages.LiveChange, device: Device) -> str | None:
 
 
 def device_of(machine: messages.Machine, found: Iterable[Device], request: messages.Change) -> Device | None:
-    """Return the domain's device with the requested I/O limits or link state; None without it, or if the request names another setting."""
+    """Return the domain's device with the requested I/O limits or link state; None without it, or for another setting."""
     named = machines.named(machine, found)
     return next((each for each, name in named if name == request.name and setting_of(request.what, each) is not None), None)
 

@@ -50,7 +50,7 @@ def read(line: bytes) -> Progress | Result | None:
 
 
 def failure(code: int, result: Result | None) -> str:
-    """Return why an import with this exit code and reported result failed; empty: it succeeded. Without a result, it always failed."""
+    """Return why an import failed, by its exit code and result; empty if it succeeded. Without a result, it failed."""
     if result is not None and (result.failure or code == 0):
         return result.failure
     return f"the importer exited with status {code} and no message" + (": memory?" if code == -signal.SIGKILL else "")

@@ -136,7 +136,10 @@ def destroying(known: Known) -> Known:
 
 
 def ended(known: Known, kind: messages.EndingKind, message: str, now: float, *, image_used: bool = False) -> Known:
-    """Return the state after the domain's run ended; an earlier ending stays. ``image_used``: the image to resume from was used before."""
+    """Return the state after the domain's run ended, so that the pod must end; an earlier ending stays.
+
+    ``image_used``: the image to resume from was used before.
+    """
     if not known.ended:
         ending = messages.Ending(kind, message, known.run.migrated_to, (), now, panicked=message == life.PANICKED)
         ending = dataclasses.replace(ending, watchdog=message == life.WATCHDOG_FIRED, image_used=image_used)
@@ -151,9 +154,9 @@ def with_log(known: Known, log: tuple[str, ...]) -> Known:
 
 
 def observed(known: Known, seen: Observation | None, now: float) -> Known:
-    """Return the state after an observation of the domain; None: it does not exist. After the run's end, nothing changes.
+    """Return the state after an observation of the domain; None: it does not exist. Unchanged once the run is over.
 
-    The end of a started domain ends the run, unless it migrates away or is being saved.
+    A started domain's end ends the run, unless it migrates away or is being saved.
     """
     if known.ended:
         return known

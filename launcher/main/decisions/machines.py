@@ -20,7 +20,7 @@ _BLOCKS_IN_XML: Final = re.compile(r"<numa[\s/>]|<memory\s[^>]*model")
 
 
 def not_migratable(machine: messages.Machine, xml: str = "") -> str:
-    """Return why a machine cannot migrate live, or an empty string; ``xml`` is libvirt's, if it exists."""
+    """Return why a machine cannot migrate live, else empty; with ``xml``, the prepared domain's, it checks the disks' caches, too."""
     if reason := migratability.not_migratable(machine.domain) or lease.not_migratable(machine):
         return reason
     if machine.domain_xml:

@@ -40,7 +40,7 @@ def machine_without(machine: messages.Machine, name: str) -> messages.Machine:
 
 
 def has_drive(machine: messages.Machine, name: str) -> bool:
-    """Return whether the machine has a CD-ROM drive of this name."""
+    """Return whether a machine without XML of its own has a CD-ROM drive of this name."""
     return not machine.domain_xml and any(hardware.is_drive(each) for each in hardware.defaulted(machine.domain) if each["name"] == name)
 
 

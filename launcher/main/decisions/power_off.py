@@ -37,7 +37,7 @@ def termination(known: Known) -> Termination:
 def requested(known: Known, grace_seconds: float, now: float) -> Known:
     """Return the state after a power-off request.
 
-    Only a shorter grace period replaces the present one. A guest that never ran has none, unless it may still arrive.
+    Only a grace period that ends earlier replaces the present one. A guest that never ran has none, unless it may still arrive.
     """
     if not known.run.ran and known.arriving is None:
         grace_seconds = 0.0

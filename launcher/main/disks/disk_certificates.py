@@ -26,7 +26,7 @@ _KEYS: Final = {file: key for keys in (network_disks.AUTHORITY_KEYS, network_dis
 
 
 async def prepare(children: Children, specification: Mapping[str, Any], seconds: float = SECONDS) -> None:
-    """Write the certificates for QEMU, and test each TLS server within ``seconds``; does nothing without disks that have a Secret for TLS.
+    """Write the certificates for QEMU, and test each server within ``seconds``, if disks have a Secret for TLS.
 
     Raises:
         SourceUnusable: the Secret or a disk's server is invalid; the message names it, without secret content.

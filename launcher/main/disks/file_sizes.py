@@ -48,10 +48,10 @@ def alignment(file: Path, reads: Callable[[int, mmap.mmap, int], bool] = _reads)
 
 
 def prepare(specification: Mapping[str, Any], unit_of: Callable[[Path], int] = alignment) -> None:
-    """Check access to the disk files in claims and of nodes; grow those that the guest writes to O_DIRECT units and ``source.create.size``.
+    """Check access to existing disk files of claims and nodes; grow written ones to O_DIRECT units and ``source.create.size``.
 
-    Missing files are ignored. Raises files.NoRoom if a claim has too little room, which may change; files.DiskUnusable if virt-launcher may
-    not read, write or grow a file.
+    Raises files.NoRoom if a claim has too little room, which may change; files.DiskUnusable if virt-launcher may not read, write or grow a
+    file.
     """
     for origin in origins(specification):
         if not (origin.image or origin.network or origin.empty or origin.blank):

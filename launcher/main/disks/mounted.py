@@ -23,7 +23,7 @@ class Unreadable(Exception):
 
 
 def read(directory: Path, *, limit: int = cloud_init.MAX_VALUES, count: int = cloud_init.MAX_FILES) -> dict[str, bytes]:
-    """Return a mounted Secret's or ConfigMap's values by key: at most ``count``, with ``limit`` bytes together. Raises Unreadable."""
+    """Return a mounted Secret's or ConfigMap's values by key. Raises Unreadable, also above ``count`` keys or ``limit`` bytes in all."""
     for left in reversed(range(_TRIES)):
         try:
             return _read(directory, limit, count)

@@ -97,7 +97,6 @@ class Imports:
             await asyncio.sleep(pause)
 
     async def _try(self, disk: str, plan: bytes) -> str:
-        """Run one importer process; return why it failed, or empty."""
         inward, outward = os.pipe2(os.O_CLOEXEC), os.pipe2(os.O_CLOEXEC)
         try:
             os.write(inward[1], plan)  # a pipe has room for the longest plan

@@ -38,9 +38,9 @@ class Operations:
         self._one = asyncio.Lock()
 
     async def operate(self, request: messages.Operate) -> None:
-        """Carry out an operation, unless it began before; a save only begins. The status gets the result, also a failure.
+        """Carry out an operation, unless it began before; a save only begins. Waits while libvirtd is away.
 
-        Waits while libvirtd is away. Raises RequestRefused if the operation must not begin.
+        The status gets the result, also a failure. Raises RequestRefused if the operation must not begin.
         """
         async with self._one:
             if not requests.is_to_operate(self._record.known, request):

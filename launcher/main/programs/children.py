@@ -66,7 +66,7 @@ class Children:
         return pid, future
 
     async def run(self, arguments: Sequence[str], environment: Mapping[str, str]) -> str:
-        """Run a command with little output, and return that: the first ``MAX_OUTPUT`` bytes of stdout and stderr. Raises OSError.
+        """Run a command with little output; return the first ``MAX_OUTPUT`` bytes of it and of its errors. Raises OSError.
 
         Raises:
             CommandFailed: its exit code is not 0, it takes too long, or it printed nothing and left a child.

@@ -18,7 +18,7 @@ RESTART_SECONDS: Final = (0.1, 5.0)
 
 
 def next_delay(delay: float, lived: float) -> float:
-    """Return the next restart delay in seconds, after the last delay and libvirtd's run time."""
+    """Return the next restart delay in seconds: twice the last one, with a maximum, or the first after a long run (``lived``)."""
     first, most = RESTART_SECONDS
     return first if lived > most else min(delay * 2, most)
 
@@ -46,7 +46,7 @@ class Libvirtd:
             await asyncio.sleep(delay)
 
     async def stop(self, seconds: float) -> None:
-        """Terminate libvirtd, and kill it after ``seconds``."""
+        """Terminate libvirtd, and kill it after ``seconds``. Cancel :meth:`run` before."""
         if self._exited is None or self._exited.done():
             return
         terminate(self._pid, signal.SIGTERM)

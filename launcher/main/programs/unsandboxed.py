@@ -28,8 +28,6 @@ _PARENT_DEATH_SIGNAL = 1
 
 
 class _Program(ctypes.Structure):
-    """The argument of prctl: ``struct sock_fprog``."""
-
     _fields_ = (("len", ctypes.c_ushort), ("filter", ctypes.c_void_p))
 
 
