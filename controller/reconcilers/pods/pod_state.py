@@ -22,6 +22,9 @@ MIGRATED: Final = "migrated:"
 """Begins virt-launcher's termination message if the guest continues in another pod."""
 LACKED_DEVICES: Final = "UnexpectedAdmissionError"
 """The kubelet could not admit the pod, usually for lack of a device plugin (``pkg/kubelet/cm/devicemanager``)."""
+_OUT_OF_MEMORY: Final = "OOMKilled"
+"""The kernel ended a process of the container for lack of memory, not necessarily the first one."""
+_LACKED_MEMORY: Final = "the pod reached its memory limit (spec.domain.resources.limits.memory), or its node lacked memory"
 CREATING: Final = "ContainerCreating"
 SLOW_SECONDS: Final = 60.0
 """Before a pod with a node and no running container is reported."""
@@ -105,7 +108,10 @@ def end_of(pod: Object) -> End:
         if (terminated := dig(each, "state", "terminated")) is not None:
             code, said = terminated.get("exitCode"), str(terminated.get("message") or "")
             result = _RESULTS.get(said.partition(":")[0], power.RESULT_FAILED) if code == 0 else power.RESULT_FAILED
-            words = said or f"virt-launcher ended: {terminated.get('reason') or 'no reason given'}"
+            reason = str(terminated.get("reason") or "no reason given")
+            words = said or f"virt-launcher ended: {reason}"
+            if code and reason == _OUT_OF_MEMORY:
+                words = f"{_LACKED_MEMORY}; {words}"
             return End(result, _one_line(f"{words} (exit code {code})" if code else words))
     reason, message = dig(pod, "status", "reason") or "", dig(pod, "status", "message") or ""
     return End(power.RESULT_FAILED, _one_line(": ".join(filter(None, (reason, message))) or f"pod {name_of(pod)} failed"))

@@ -220,4 +220,8 @@ def may_be_asked(launcher: messages.Status | None) -> bool:
 
 
 def _vanished() -> End:
-    return End(power.RESULT_FAILED, "LauncherVanished", "virt-launcher and its guest ended without reporting a reason")
+    words = (
+        "virt-launcher and its guest ended without reporting a reason: perhaps the kernel ended them because the pod reached its memory "
+        "limit (spec.domain.resources.limits.memory), or its node lacked memory"
+    )
+    return End(power.RESULT_FAILED, "LauncherVanished", words)

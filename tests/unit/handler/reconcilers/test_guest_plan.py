@@ -387,6 +387,7 @@ def test_a_launcher_that_vanished_takes_its_guest_along() -> None:
 
     assert isinstance(action, EndAttempt)
     assert action.end.result == "Failed"
+    assert "the pod reached its memory limit" in action.end.message
 
 
 def test_end_is_written_even_when_the_launcher_is_gone() -> None:

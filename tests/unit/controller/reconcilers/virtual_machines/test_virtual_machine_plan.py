@@ -586,6 +586,17 @@ def test_launchers_end_message_is_one_bounded_line() -> None:
     assert len(message) == pod_state.MAX_MESSAGE
 
 
+@pytest.mark.parametrize(("said", "words"), [("", "virt-launcher ended: OOMKilled"), ("crashed: QEMU ended", "crashed: QEMU ended")])
+def test_lack_of_memory_is_the_cause_of_an_end(said: str, words: str) -> None:
+    pod = a_pod(phase="Failed", exit_code=137)
+    pod["status"]["containerStatuses"][0]["state"]["terminated"] |= {"reason": "OOMKilled", "message": said}
+    cause = "the pod reached its memory limit (spec.domain.resources.limits.memory), or its node lacked memory"
+    assert pod_state.end_of(pod).message == f"{cause}; {words} (exit code 137)"
+    moved = {"exitCode": 0, "reason": "OOMKilled", "message": "migrated: the guest left"}
+    pod["status"]["containerStatuses"][0]["state"]["terminated"] = moved
+    assert pod_state.has_migrated(pod)
+
+
 def test_registry_message_is_one_bounded_printable_line() -> None:
     pod = a_pod(phase="Pending")
     said = "\x1b[2Jdenied\nby " + "x" * 5000
