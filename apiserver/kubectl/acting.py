@@ -21,6 +21,7 @@ from apiserver.kubectl.watching import Watching
 
 OPERATIONS: Final = frozenset({"reset", "softreboot", "nmi", "sendkey", "suspend", "freeze", "thaw"})
 """Carried out once; other verbs set a level."""
+STARTS: Final = frozenset({"start", "resume", "restart"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +75,7 @@ async def act(load: Load, names: Sequence[str], verb: str, body: Mapping[str, An
 
 
 async def _request(access: Access, name: str, verb: str, body: Mapping[str, Any], *, joins: bool, dry_run: bool) -> Begun:
-    """Request the verb. ``joins``: for ``start`` of a machine that is already on, return how to judge that earlier start."""
+    """Request the verb. ``joins``: if the machine is being started already, return how to judge that earlier start."""
     call_id = str(uuid.uuid4())
     doing = f"{verb} virtual machine {access.namespace}/{name}"
     sent = {**body, **({"id": call_id} if verb in OPERATIONS else {})}
@@ -82,10 +83,10 @@ async def _request(access: Access, name: str, verb: str, body: Mapping[str, Any]
     try:
         vm = await verbs.answered(access, "PUT", path, doing, body=sent, params={"dryRun": "All"} if dry_run else None)
     except errors.StatusError as error:
-        if not (joins and verb == "start" and not body and isinstance(error, errors.Conflict)):
+        if not (joins and verb in STARTS and not body and isinstance(error, errors.Conflict)):
             raise messages.of_status(error, doing) from error
         vm = await verbs.request(access, "GET", VIRTUAL_MACHINES.path(access.namespace, name), doing)
-        judge = outcomes.of_earlier_start(vm)
+        judge = outcomes.of_earlier_start(vm, verb)
         if judge is None:
             raise messages.of_status(error, doing) from error
         print(f"virtualmachine.kubevirt.io/{name}: already on or being started", flush=True)

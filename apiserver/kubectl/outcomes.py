@@ -58,10 +58,16 @@ def of_level(verb: str, answer: Object) -> Judge:
             return of_operation(resumed[-1]["id"]) if resumed and not operations.is_finished(resumed[-1]) else _paused(wanted=False)
 
 
-def of_earlier_start(vm: Object) -> Judge | None:
-    """Return the Judge of a start that was requested before; None if the machine should not be on, or is paused."""
+def of_earlier_start(vm: Object, verb: str) -> Judge | None:
+    """Return the Judge of a start that was requested before; None if ``verb`` cannot wait for it.
+
+    The machine should not be on, or is paused, or runs already, which is the goal of ``start`` only.
+    """
     decision = power.decide(vm)
-    return _on(decision.attempt) if decision.on and summary.word(vm) != summary.PAUSED else None
+    runs = phases.phase_of(vm) == phases.RUNNING and power.current_attempt(vm) == decision.attempt
+    if not decision.on or summary.word(vm) == summary.PAUSED or (runs and verb != "start"):
+        return None
+    return _on(decision.attempt)
 
 
 def _on(attempt: int) -> Judge:

@@ -82,7 +82,8 @@ async def test_start_waits_for_a_machine_that_is_already_on(world: World, capsys
     assert "kubectl virt unpause web" in capsys.readouterr().err
 
 
-async def test_start_waits_for_an_earlier_start_to_fail(world: World, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("verb", ["start", "resume"])
+async def test_verbs_wait_for_an_earlier_start_to_fail(world: World, capsys: pytest.CaptureFixture[str], verb: str) -> None:
     await world.write(phase="Scheduling", nodeName=None)
 
     async def fail() -> None:
@@ -93,8 +94,8 @@ async def test_start_waits_for_an_earlier_start_to_fail(world: World, capsys: py
 
     async with asyncio.TaskGroup() as group:
         group.create_task(fail())
-        assert await world.act("start", WAIT) == 1
-    assert "start virtual machine ns/web: the CPU differs" in capsys.readouterr().err
+        assert await world.act(verb, WAIT) == 1
+    assert f"{verb} virtual machine ns/web: the CPU differs" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("result", ["Succeeded", "Failed"])

@@ -43,6 +43,22 @@ def test_levels_are_done_when_the_guest_is_there(verb: str, now: dict[str, Any],
     assert outcomes.of_level(verb, {"status": {"request": START}})(now) == expected
 
 
+@pytest.mark.parametrize(
+    ("now", "joined"),
+    [
+        (vm("Stopped", ENDED, request=START), {"start", "resume", "restart"}),
+        (vm("Scheduling"), {"start", "resume", "restart"}),
+        (vm("Running"), {"start"}),
+        (vm("Running", request={**START, "action": "Restart"}), {"start", "resume", "restart"}),
+        (vm("Running", conditions=PAUSED), set()),
+        (vm("Stopping", request=STOP), set()),
+    ],
+    ids=["requested", "starting", "running", "restarting", "paused", "stopping"],
+)
+def test_verbs_wait_for_an_earlier_start(now: dict[str, Any], joined: set[str]) -> None:
+    assert {verb for verb in ("start", "resume", "restart") if outcomes.of_earlier_start(now, verb)} == joined
+
+
 def test_operations_are_done_with_their_result() -> None:
     open_, done = {"id": "a", "action": "Resume"}, {"id": "a", "result": "Succeeded"}
     for judge in (outcomes.of_operation("a"), outcomes.of_level("unpause", vm("Running", operations=[open_]))):
