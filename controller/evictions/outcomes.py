@@ -42,7 +42,7 @@ class History:
     """A machine's evacuations, across all its pods: failures since its guest last moved, and when it moved (None: not known)."""
 
     in_vain: tuple[Ended, ...] = ()
-    """Failures since the guest last moved, oldest first."""
+    """Oldest first."""
     moved: datetime | None = None
 
 

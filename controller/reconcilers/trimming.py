@@ -120,7 +120,6 @@ def _trim_pod_metadata(metadata: Object) -> Object:
 
 
 def _trim_pod_status(status: Object) -> Object:
-    """Return the status with our container, one other that runs, and a limited number of conditions."""
     conditions = sorted(status.get("conditions") or (), key=lambda each: each.get("type") not in _OF_CONDITION_TYPES)
     statuses = status.get("containerStatuses") or []
     ours = [each for each in statuses if each.get("name") == names.CONTAINER][:1]

@@ -130,7 +130,6 @@ class Sealing:
             logger.warning("a look at the guardians' Leases took too long", extra={"seconds": round(self._elapsed() - now, 1)})
 
     async def _decide_one(self, slots: asyncio.Semaphore, lease: Object, name: str, promise: Promise, fresh: frozenset[str]) -> None:
-        """Decide, without an effect of an error on the other Leases."""
         async with slots:
             try:
                 await self._decide(lease, name, promise, fresh)

@@ -53,7 +53,6 @@ def _is_ready(pod: Object) -> bool:
 
 
 def _trim(pod: Object) -> Object:
-    """Return a pod with only the used fields; a whole one has ten kilobytes."""
     metadata = pod["metadata"]
     kept = {key: metadata[key] for key in ("name", "namespace", "uid", "resourceVersion", "deletionTimestamp") if key in metadata}
     status = {key: dig(pod, "status", key) for key in ("phase", "podIP")}

@@ -241,7 +241,6 @@ class VirtualMachineStrategy(Strategy):
 
 
 def _never_shrink(obj: Object, old: Object) -> list[str]:
-    """Return a warning for each disk with a size that an edit makes smaller."""
     before = {(each["name"], disks.claim_of(each)): disks.created_bytes(each) for each in _written_disks(old)}
     return [
         f"{hot_plug.path_of(each['name'])}.source.create.size: an existing disk never shrinks: it keeps {quantity.of_bytes(size)}"

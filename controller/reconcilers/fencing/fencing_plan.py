@@ -56,7 +56,7 @@ class Observed:
 
     node: Object
     reports_for: float | None
-    """Seconds until virt-handler's last report expires; 0: the node is unreachable. None: the kubelet reports."""
+    """Seconds until virt-handler's last report expires."""
     unreachable_for: float
     """Seconds since this process noticed that the node is unreachable."""
     waiting: int

@@ -114,5 +114,4 @@ def _affinity(given: Object, placement: Placement, unwanted: Sequence[str]) -> O
 
 
 def _not_on(nodes: Iterable[str]) -> list[Object]:
-    """Return node selector requirements that exclude these nodes, one per node as ``matchFields`` requires."""
     return [{"key": _NODE_NAME, "operator": "NotIn", "values": [each]} for each in nodes]

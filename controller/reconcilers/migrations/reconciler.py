@@ -227,7 +227,6 @@ class Migrations:
         return node is not None and not node_states.is_being_emptied(node)
 
     async def _labels_of_node(self, pod: Object | None) -> Mapping[str, str]:
-        """Return the labels of the pod's Node from the server; empty without a Node."""
         return labels_of(await self._node(pod_state.node_of(pod)) or {})
 
     async def _node(self, name: str) -> Object | None:

@@ -35,7 +35,6 @@ class Choice:
     """The chosen CPU, or a message why there is none, so that guests have the CPU of their node."""
 
     chosen: Chosen | None
-    """None: guests have the CPU of their node."""
     message: str = ""
 
     def status(self) -> Object:

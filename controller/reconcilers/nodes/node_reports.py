@@ -36,7 +36,6 @@ class Unreachable:
     """The nodes with unreachable kubelets: ``whole`` without any report, ``of_kubelet`` while virt-handler's last report counts."""
 
     whole: frozenset[str] = field(default_factory=frozenset)
-    """Their virt-handlers are unreachable as well."""
     of_kubelet: Mapping[str, float] = field(default_factory=dict)
     """Seconds until the last report of a node's virt-handler expires, which causes no event."""
     missing: frozenset[str] = field(default_factory=frozenset)

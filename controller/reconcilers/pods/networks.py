@@ -96,7 +96,6 @@ def _words(error: ValueError | RecursionError) -> str:
 
 
 def _problem(fields: Mapping[str, object]) -> str:
-    """Return why no plugin can be started for a configuration (CNI specification 1.1, section 1); else empty."""
     if fields.get("type"):
         return ""
     plugins = fields.get("plugins")

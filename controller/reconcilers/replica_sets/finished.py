@@ -30,7 +30,6 @@ class Finished:
     """A set's finished machines that keep their places (``waiting``) or are to be deleted (``expired``); others are in neither."""
 
     waiting: tuple[Object, ...] = ()
-    """They keep their places."""
     expired: tuple[Object, ...] = ()
     next_change: datetime | None = None
 

@@ -53,7 +53,6 @@ def status(replica_set: Object, plan: Plan, failure: Failure | None, now: dateti
 
 
 def _revisions(replica_set: Object, plan: Plan) -> Object:
-    """Return the fields about the template's revisions; empty without."""
     if not (newest := revisions.newest(replica_set)):
         return {}
     return {

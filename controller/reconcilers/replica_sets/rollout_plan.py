@@ -64,7 +64,6 @@ def is_off(vm: Object) -> bool:
 
 
 def _is_behind(replica_set: Object, vm: Object) -> bool:
-    """Return whether the guest lacks a part of its template during a rolling update."""
     is_under_way = revisions.current(replica_set) != revisions.newest(replica_set)
     rolls = is_under_way and revisions.strategy_of(replica_set) == revisions.ROLLING_UPDATE
     return rolls and not is_off(vm) and not power.end_asked_for(vm) and bool(running.differences(vm))

@@ -42,7 +42,6 @@ def begin(seen: Observed, decision: power.Power) -> tuple[Action, ...]:
 
 
 def _avoided(seen: Observed) -> tuple[str, ...]:
-    """Return the names of nodes to avoid: starts failed there, or the kubelet rejected a pod of the machine."""
     rejecting = (pod_state.node_of(pod) for pod in seen.pods if pod_state.lacked_devices(pod))
     return tuple(sorted({*attempts.failed_nodes(seen.vm), *rejecting, *(seen.non_operational.keys() - seen.trials)}))
 
@@ -101,7 +100,6 @@ def _restarted(seen: Observed, found: list[Object]) -> list[Object]:
 
 
 def _warn_of_namesakes(seen: Observed) -> tuple[Action, ...]:
-    """Return a warning if other machines have a MAC address of this one."""
     return (duplicate_mac(seen.namesakes),) if seen.namesakes else ()
 
 

@@ -125,8 +125,8 @@ class Gathering:
     async def _pods(self, vm: Object, migrations: list[Object]) -> tuple[Object, tuple[Object, ...], Evidence]:
         """Return the machine, its pods and the evidence, from the informers, or from the server before something depends on them.
 
-        The server is also read before a fenced node ends an attempt, and before the
-        first report that the pod is on an unreachable node: a person who reads that may delete the pod, and its deletion then counts.
+        The server is also read before a fenced node ends an attempt, and before the first report that the pod is on an unreachable node:
+        a person who reads that may delete the pod, and its deletion then counts.
         """
         own, pods = ownership.of_status(vm), self._known_pods(vm, self._references(vm, migrations))
         its_own = [pod for pod in pods if own is not None and ownership.is_meant(pod, own, vm)]

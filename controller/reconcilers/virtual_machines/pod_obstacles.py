@@ -67,7 +67,6 @@ def _unmatched(vm: Object, message: str) -> str:
 
 
 def _unbound(seen: Observed, pod: Object) -> str:
-    """Return a message about claims without a volume if no node takes the pod, else empty."""
     found = disk_claims.unbound(seen.vm, seen.claims) if pod_state.is_unschedulable(pod) else ()
     if not found:
         return ""

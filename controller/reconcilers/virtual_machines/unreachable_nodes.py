@@ -45,7 +45,6 @@ def wait_for(seen: Observed, pods: tuple[Object, ...]) -> tuple[Action, ...]:
 
 
 def _report_stuck(seen: Observed, pod: Object) -> tuple[Action, ...]:
-    """Return actions that report a kubelet that neither starts nor ends the pod."""
     node = pod_state.node_of(pod)
     message = (
         f"the kubelet of node {node} does not report, but virt-handler on that node does, so the node is on. Pod {name_of(pod)} can "
@@ -70,7 +69,6 @@ def _report_lost(seen: Observed, lost: Object) -> tuple[Action, ...]:
 
 
 def _of_guardian(node: str, pod: str, seen: Observed) -> str:
-    """Return what the message says of the node's guardian, if it has one."""
     promised = seen.evidence.promised.get(node)
     if promised is None:
         return ""

@@ -215,7 +215,6 @@ def _follow(seen: Observed) -> tuple[Action, ...]:
 
 
 def _without_own_pod(seen: Observed, alive: tuple[Object, ...]) -> tuple[Action, ...]:
-    """Return the deletions of other pods after the attempt's pod is over, except targets of Migrations."""
     return (*_delete_all(tuple(pod for pod in alive if name_of(pod) not in seen.targets)), *unreachable_nodes.wait_for(seen, alive))
 
 
