@@ -33,7 +33,10 @@ class PathSecret:
         self._looking = asyncio.Lock()
 
     async def holds(self, given: str) -> bool:
-        """Return whether ``given`` is the configuration's secret, or was in the last minute; False if that must be read and cannot."""
+        """Return whether ``given`` is the configuration's secret, read at most every ``LOOKUP_SECONDS``, or was in the last minute.
+
+        False if it is to be read and cannot.
+        """
         if not self._is_known(given):
             async with self._looking:
                 if not self._is_known(given) and self._elapsed() - self._looked >= LOOKUP_SECONDS:

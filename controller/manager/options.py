@@ -51,7 +51,7 @@ class Options:
 
 
 def parse(arguments: Sequence[str] | None = None) -> Options:
-    """Parse the flags; ``--help`` and errors end the process, as argparse does."""
+    """Parse the flags, by default the process's; ``--help`` and errors end the process, as argparse does."""
     parser = argparse.ArgumentParser(
         prog="virt-controller",
         description="Keeps a pod for every VirtualMachine that should be on and for every Migration; issues and renews certificates.",

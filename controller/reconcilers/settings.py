@@ -30,11 +30,10 @@ class MigrationLimits:
 
 @dataclass(frozen=True, slots=True)
 class WorkloadUpdate:
-    """How guests with a virt-launcher of another release are updated."""
+    """How guests with a virt-launcher of another release are updated: ``batch_size`` at a time, and begun per ``batch_seconds``."""
 
     strategy: UpdateStrategy = "LiveMigrate"
     batch_size: int = 5
-    """Guests at a time and per interval."""
     batch_seconds: float = 60.0
 
 
@@ -67,10 +66,10 @@ class FenceAgent:
 
 @dataclass(frozen=True, slots=True)
 class Restarts:
-    """How fast machines of lost nodes are restarted."""
+    """How fast machines of lost nodes are restarted: ``batch`` of them in ``seconds``, after ``settle_seconds``."""
 
     batch: int = 10
-    """Starts per interval, in the whole cluster."""
+    """In the whole cluster."""
     seconds: float = 10.0
     settle_seconds: float = 2.0
     """The node's other machines become known in this time."""

@@ -211,7 +211,7 @@ class Migrate(CreatingVerb):
         return f"{obj['metadata']['name']}-{body['id'].lower()}" if body.get("id") else ""
 
     def is_of(self, obj: Object, made: Object) -> bool:
-        """Return whether this Migration is the machine's."""
+        """Return whether this Migration is for a machine of this name."""
         return bool(objects.dig(made, "spec", "selector", "name") == obj["metadata"]["name"])
 
     def make(self, obj: Object, body: Object, now: datetime) -> Object:

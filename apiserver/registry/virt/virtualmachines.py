@@ -76,14 +76,14 @@ class VirtualMachineStrategy(Strategy):
         obj["status"] = {"observedGeneration": 0}
 
     def prepare_for_update(self, obj: Object, old: Object) -> None:
-        """Record an edited run strategy, which supersedes the last verb for good, and keep the running hardware."""
+        """Record an edited run strategy, which supersedes the last verb for good; keep the running hardware; reserve new disks' claims."""
         if power.strategy_of(obj) != power.strategy_of(old) and (obj.get("status") or {}).get("request"):
             obj["status"]["runStrategyGeneration"] = int(old["metadata"].get("generation") or 0) + 1
         running.note_edit(obj, old, has_guest=phases.keeps_guest(old))
         reserved_claims.reserve(obj, old, attaches=phases.phase_of(obj) in ATTACHING)
 
     def prepare_for_status_update(self, obj: Object, old: Object) -> None:
-        """Restore the running hardware, with what the guest has taken since; end the operations of ended attempts."""
+        """Restore the running hardware, with what the guest has taken since; reserve claims; end the operations of ended attempts."""
         running.keep(obj, old, has_guest=phases.keeps_guest(obj))
         live_changes.record(obj)
         hot_plug.record(obj)

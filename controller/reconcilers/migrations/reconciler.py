@@ -219,7 +219,7 @@ class Migrations:
         return migration_policies.choose(sound, labels_of(namespace), labels_of(vm))
 
     async def _is_drain_over(self, migration: Object) -> bool:
-        """Return whether the server has the source node, and it is not being drained."""
+        """Return whether the server has the source node, and neither it nor the informer says that it is being drained."""
         name = evictions.node_left_by(migration)
         if node_states.is_being_emptied(self._informers.nodes.get("", name)):
             return False

@@ -44,7 +44,7 @@ logger = logging.getLogger(__name__)
 
 
 def update_of(migration: Object) -> list[str]:
-    """Return the key in ``BY_UPDATE``: the label of the upgrade that made a Migration, if it is structurally valid."""
+    """Return the key in ``BY_UPDATE``: the label of the upgrade that made a Migration; none for an invalid Migration."""
     found = labels_of(migration).get(names.WORKLOAD_UPDATE_LABEL)
     return [str(found)] if found and not structure.of_migration(migration) else []
 

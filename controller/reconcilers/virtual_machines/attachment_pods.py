@@ -89,7 +89,7 @@ def _wait_for_claim(seen: Observed, disk: Object, name: str) -> _Wait | None:
 
 
 def _entry(seen: Observed, disk: Object, pod: Object | None, wait: _Wait | None) -> Object:
-    """Return a disk's entry in ``status.volumeStatus``. It keeps a pod until another one runs, because the guest may have the disk."""
+    """Return a disk's entry in ``status.volumeStatus``. Without ``wait`` it keeps a pod until another one runs: the guest may have it."""
     claim = disks.claim_of(disk)
     entry: Object = {"name": disk["name"], **({"claimName": claim} if claim else {})}
     if wait is None and pod is not None and pod_state.is_running(pod) and not is_deleting(pod) and _is_with_guest(seen, pod):
