@@ -62,7 +62,7 @@ def _required(element: Element) -> tuple[str, ...]:
 
 
 def labels(capabilities: Capabilities) -> dict[str, str]:
-    """Return the Node's labels, all ``true``, for these capabilities; at most ``MAX_LABELS``, models before features."""
+    """Return the Node's labels, all ``true``, for these capabilities with valid names; at most ``MAX_LABELS``, models before features."""
     wanted: Iterable[tuple[str, tuple[str, ...]]] = (
         (names.HOST_MODEL_LABELS, (capabilities.host_model,)),
         (names.CPU_MODEL_LABELS, capabilities.models),

@@ -131,7 +131,7 @@ def _make(top: int, path: str, file: File) -> None:
 
 @contextlib.contextmanager
 def locked(directory: int) -> Iterator[None]:
-    """Lock a directory against other threads that count and make files in it."""
+    """Hold this process' lock of a directory, given by a descriptor, for counting and making files in it."""
     found = os.fstat(directory)
     with _turns_change:
         turn = _turns.setdefault((found.st_dev, found.st_ino), threading.Lock())

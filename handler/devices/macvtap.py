@@ -111,10 +111,7 @@ def _make(path: Path, number: int) -> None:
 
 
 def nodes(root: int, major: int | None) -> tuple[ownership.Node, ...]:
-    """Return the macvtap devices in a pod's /dev, the lowest first; none without ``major``.
-
-    The kubelet made them, because only root can make device nodes.
-    """
+    """Return the macvtap devices that the kubelet made in a pod's /dev, the lowest first; none without ``major``."""
     try:
         directory = opening.openat2(root, "dev", os.O_RDONLY | os.O_DIRECTORY, resolve=opening.NO_SYMLINKS)
     except OSError:

@@ -18,7 +18,7 @@ class Killer:
     """Ends the node's guests after the deadline. ``until`` and ``doomed`` may change at any time."""
 
     def __init__(self, clock: Callable[[], float], end: Callable[[Collection[str] | None], tuple[Process, ...]]) -> None:
-        """``end`` kills the guests of these pods, or all (None), and returns those that ran."""
+        """``clock`` returns a time as ``until``; ``end`` kills the guests of these pods, or all (None), and returns those that ran."""
         self._clock = clock
         self._end = end
         self._stopped = threading.Event()

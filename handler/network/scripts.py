@@ -61,7 +61,7 @@ def joined(wanted: Wanted) -> list[str]:
 def served(bridge: str, mac: str, address: str) -> list[str]:
     """Return ``ip`` commands with which virt-launcher receives requests on the bridge and reaches the guest, unless its address is empty.
 
-    The guest's neighbour entry is permanent, as in ``masquerade``.
+    The guest's neighbour entry is permanent.
     """
     lines = [f"address replace {network.BRIDGED_SERVER}/32 dev {bridge}"]
     if address:

@@ -73,7 +73,7 @@ class Records:
     def lock(self, element: Element) -> asyncio.Lock:
         """Return the lock for a disk or interface, to hold during calls of ADD and DEL.
 
-        Otherwise a ``DEL`` during ``ADD`` would find nothing, and the addition would stay forever.
+        Otherwise a ``DEL`` during ``ADD`` would find nothing to undo.
         """
         return self._locks.setdefault(element, asyncio.Lock())
 

@@ -100,7 +100,6 @@ def _move(source: Place, target: Place, attributes: _Attributes) -> bool:
 
 
 def _mount(device: bytes, target: Place) -> bool:
-    """Mount ``device`` over ``target``; return whether the last calls succeeded, else errno has the error. Raises OSError."""
     with detached.mount(b"ext4", b"source", device, attributes=_NOSUID_NODEV_NOEXEC) as tree:
         if _libc.setns(target.space, _CLONE_NEWNS) < 0:
             return False

@@ -124,7 +124,7 @@ class Question:
 
 
 def request(probe: Probe, address: str) -> bytes:
-    """Return the HTTP request of a probe."""
+    """Return the HTTP request of a probe; its headers replace ours of the same name."""
     named = {name.lower() for name, _ in probe.headers}
     own = {"Host": f"{f'[{address}]' if ':' in address else address}:{probe.port}", "User-Agent": "kube-probe/kubevirt", "Accept": "*/*"}
     fields = [*((name, value) for name, value in own.items() if name.lower() not in named), *probe.headers, ("Connection", "close")]

@@ -75,7 +75,7 @@ class Prober:
         Args:
             question: makes a probe of the guest at an address, which is empty for the guest agent.
             clock: for the time since the guest's start.
-            may_be_asked: whether a guest can answer; called before and after each probe.
+            may_be_asked: whether a guest can answer.
             changed: called when the verdict on a pod's guest changed.
         """
         self._question = question

@@ -118,7 +118,7 @@ class Incoming:
                 connection.abort()
 
     async def run(self) -> None:
-        """Serve relays of other nodes until cancelled."""
+        """Serve relays of other nodes until cancelled, then end them; ``ready`` is set while it listens."""
         listener = _listener(self._host, self.port)
         self.port = listener.getsockname()[1]
         self.ready.set()

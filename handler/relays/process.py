@@ -183,7 +183,7 @@ class RelayProcess:
         self._control, self.pid = ours, self._process.pid
 
     async def end(self) -> None:
-        """End the process and its connections."""
+        """End the process and its connections, and wait for it; kill it after ``END_SECONDS``."""
         control, process = self._control, self._process
         self._control = self._process = None
         if control is not None:

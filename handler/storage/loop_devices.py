@@ -30,9 +30,9 @@ _one: Final = threading.Lock()
 
 @contextlib.contextmanager
 def attached(file: int) -> Iterator[str]:
-    """Yield the path of a loop device of an open file, attached if it has none; it exists while open or mounted. Raises OSError.
+    """Yield the path of a loop device of an open file, attached unless it has one; it exists while open or mounted. Raises OSError.
 
-    A file has one device at most: two would damage the file system in it.
+    Two devices of a file would damage the file system in it.
     """
     with _one:
         device, path = _of(file) or _new(file)

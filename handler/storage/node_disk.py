@@ -79,7 +79,7 @@ class NodeDisk:
         return [image for each in sorted(self.directory.iterdir()) if (image := Image.of(each.name)) is not None]
 
     def clear(self) -> None:
-        """Delete the file of a :meth:`make` that a kill interrupted, which may be as large as a guest's memory. Raises OSError."""
+        """Delete the file of a :meth:`make` that a kill interrupted. Raises OSError."""
         if self.directory is not None:
             with self._one:
                 (self.directory / _NEW).unlink(missing_ok=True)

@@ -186,7 +186,7 @@ async def _to_guest(
 
 
 def _write(writer: asyncio.StreamWriter, data: bytes) -> None:
-    """Write to the guest; raises ConnectionResetError if the connection is lost, where uvloop raises RuntimeError."""
+    """Write to the guest. Raises ConnectionResetError if the connection is lost."""
     if writer.is_closing():
         raise ConnectionResetError
     writer.write(data)

@@ -133,7 +133,7 @@ class UnaryCall(Exchange):
         return size
 
     def finish(self, trailers: Head | None) -> None:
-        """Give the caller the message, or the error in ``trailers``."""
+        """Give the caller the message, or the error in ``trailers``, or of an invalid message."""
         if (trailers is None or trailers.grpc_status != OK) and (error := ending(trailers)):
             self.fail(error)
             return

@@ -369,7 +369,7 @@ def is_news_of_disks(vm: Object, status: Object) -> bool:
 
 
 def waiting(vm: Object, reason: str, message: str, now: datetime) -> Object:
-    """Return the status while the start waits for a disk, with this reason of DisksReady=False."""
+    """Return the status while the start waits for a disk: DisksReady False for this reason, and Ready False."""
     old = vm.get("status") or {}
     stamp = times.to_rfc3339(now)
     status = phases.enter(old, phases.SCHEDULED, now) if phases.phase_of(vm) == phases.UNKNOWN else dict(old)
