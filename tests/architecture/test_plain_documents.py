@@ -69,7 +69,7 @@ def packages() -> dict[str, list[Path]]:
 
 
 def pieces(module: str) -> Iterator[str]:
-    """Yield a module's comments and string statements."""
+    """Yield the comments and string statements in a module's text."""
     depth = start = 0
     for each in TOKENS.finditer(module):
         match each.lastgroup:

@@ -25,7 +25,10 @@ def process_of(pod: dict[str, Any]) -> int:
 
 
 def serve(guest: Console, port: int, program: str = "") -> None:
-    """Serve each connection to a guest's port in a separate process, because a connection that passt lost stays open."""
+    """Serve each connection to a guest's port in a separate process, by default with a greeting.
+
+    A connection that passt lost stays open, and would block one process.
+    """
     guest.run(f"(nc -ll -p {port} -e {program or f'echo hello-from-{port}'}) >/dev/null 2>&1 & true")
 
 

@@ -70,7 +70,7 @@ def definition(plural: str, kind: str, group: str, scope: str, schema: dict[str,
 
 
 class Storage:
-    """A cluster, and what the agent has in its Secret."""
+    """The example agent with the files of its Secret, and the cluster that it calls."""
 
     def __init__(self, here: Environment, directory: Path) -> None:
         self._here = here

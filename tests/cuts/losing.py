@@ -67,7 +67,7 @@ def from_storage(port: int) -> str:
 
 
 class Losses:
-    """Cuts of a node, in a block that ends with its return."""
+    """Cuts off a node during the block of ``lost``, and brings it back at its end."""
 
     def __init__(self, system: Kubectl, node: layout.Node) -> None:
         self._system = system

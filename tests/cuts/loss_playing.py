@@ -34,7 +34,7 @@ SILENT: Final = "https://127.0.0.1:1"
 
 
 class LossPlayer:
-    """Loses the node that does not run our etcd. It has a board for a fence agent, or a guardian."""
+    """Plays the loss of the node that does not run our etcd. A fence agent with a fake board, or guardians, prove it."""
 
     def __init__(self, kubectl: Kubectl, system: Kubectl, guests: Guests, steps: Steps, answers: Answers, held: ExitStack) -> None:
         self._kubectl = kubectl

@@ -67,7 +67,7 @@ class Summary:
 
 
 class Scenario:
-    """A run of informers with random faults. An odd seed compacts to the present, without client-go's detector, which that breaks."""
+    """A run of informers with random faults. An odd seed compacts to the present, and turns off client-go's detector, which that breaks."""
 
     def __init__(self, directory: Path, seed: int) -> None:
         self._directory = directory

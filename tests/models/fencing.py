@@ -29,7 +29,7 @@ SMALL: Final = Times(promise=5, kill=1, silence=4, fresh=2, read=1, read_limit=0
 
 @dataclass(frozen=True, slots=True)
 class Protocol:
-    """Times in ticks, and rules. A weaker protocol breaks one of them."""
+    """The rules of fencing, with times in ticks, and faults (``stale_reads``, ``pauses``). A weaker protocol breaks a rule."""
 
     times: Times = field(default=SMALL)
     compares_versions: bool = True
@@ -50,7 +50,7 @@ class Protocol:
 
 
 class State(NamedTuple):
-    """All processes and messages. Ages are in ticks."""
+    """A state of the model: A with its guest, another voter X, the controller, and their messages. Ages are in ticks."""
 
     guest: bool = True
     restarted: bool = False
@@ -133,7 +133,7 @@ def _node_a(state: State, protocol: Protocol) -> Iterator[tuple[str, State]]:
 
 @cache
 def _promised(before: int, times: Times, *, confirmed: int | None = None, attested: bool = False) -> int:
-    """Return A's ``promised`` after it learned that a renewal of this age was written, or after an attestation."""
+    """Return the new age of A's promise, so far ``before``: A learned that a renewal of age ``confirmed`` was written, or was attested."""
     state = decisions.State(confirmed=float(-before))
     state = state if confirmed is None else decisions.confirmed(state, float(-confirmed))
     until = decisions.deadline(decisions.attested(state, 0.0) if attested else state, times)

@@ -61,7 +61,7 @@ def _bare(source: str) -> str:
 
 
 class _Bare(ast.NodeTransformer):
-    """Removes :data:`NOTHING` and annotations, which ``from __future__ import annotations`` leaves unevaluated."""
+    """Removes what a change of :data:`NOTHING` affects, such as annotations, which are not evaluated."""
 
     def visit_arguments(self, node: ast.arguments) -> ast.AST:
         node.args = [*node.posonlyargs, *node.args, *node.kwonlyargs]

@@ -46,7 +46,7 @@ class Side:
 
 
 class Both:
-    """Both sides of one write to ``live`` (null: new) in one version."""
+    """Compares our library and Go's in one write to ``live`` (None: new) in one version."""
 
     def __init__(self, reference: Reference, side: Side, version: str, live: Json | None, where: str, *, force: bool) -> None:
         self._reference = reference

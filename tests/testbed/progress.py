@@ -49,7 +49,7 @@ def _left() -> str:
 
 @contextlib.contextmanager
 def step(title: str) -> Iterator[pathlib.Path]:
-    """Print a step's begin (on a terminal), a line every quarter of a minute, and its end with the duration; yield its log's path.
+    """Print a step's begin, a line every quarter of a minute, and its end with the duration, to stderr; yield its log's path.
 
     An Exception in the block becomes StepFailed.
     """

@@ -43,7 +43,7 @@ def is_understood(lease: Object) -> bool:
 
 
 def refusal(node: str, lease: Object) -> str:
-    """Return the message for a ``node`` that gets no guests because not :func:`is_understood`, which the caller checks."""
+    """Return the message that ``node`` gets no guests because its virt-handler shares no version; that is not checked."""
     theirs = written(spoken_by(lease))
     says = f"uses version {theirs} of the node protocol" if theirs else "reports no valid version of the node protocol"
     return f"node {node} cannot run guests: its virt-handler {says}, but virt-controller uses {written()}; upgrade both to the same release"

@@ -39,7 +39,7 @@ L = TypeVar("L", bound=FakeLauncher)
 
 
 class PureNode:
-    """The real node's reading of a VM, without effects on a pod."""
+    """A node for virt-handler that reads a VM as the real one does, but changes no pod."""
 
     async def give_devices(self, vm: Mapping[str, Any], pod_uid: str, connection: Connection) -> messages.Accelerator:
         assert all(each.path.startswith("/") for each in nodes.device_nodes(vm))

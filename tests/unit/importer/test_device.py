@@ -14,7 +14,7 @@ IMAGE = b"boot".ljust(3 * MIB, b"x") + bytes(device.PIECE)
 
 
 class PowerFailure(Exception):
-    """Ends a try of an import."""
+    """Raised by a test to end a try of an import."""
 
 
 @pytest.fixture

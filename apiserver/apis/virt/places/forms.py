@@ -59,7 +59,7 @@ _HOST_PORT: Final = re.compile(r"(?:\[(?P<six>[0-9A-Fa-f:.]+)\]|(?P<four>[0-9.]+
 
 
 def uid_errors(text: str) -> list[str]:
-    """Return errors in a uid, which is part of paths on nodes: a UUID, or the hash of a static pod's manifest."""
+    """Return errors in a uid, which is part of paths on nodes: alphanumeric characters and hyphens, not only a UUID."""
     if len(text) > MAX_UID:
         return [f"must be no more than {MAX_UID} bytes"]
     return [] if _UID.fullmatch(text) else ["must be a uid: alphanumeric characters and '-', beginning with an alphanumeric character"]

@@ -136,7 +136,7 @@ def handler_server_name(node: str) -> str:
     """Return the server name in a virt-handler's certificate: ``<node>.virt-handler``.
 
     Raises:
-        ValueError: the node's name does not fit.
+        ValueError: the node's name is too long, or no DNS name in lower case.
     """
     if len(node) > _MAX_NODE_NAME or not _NODE.fullmatch(node):
         raise ValueError(

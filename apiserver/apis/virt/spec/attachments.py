@@ -82,7 +82,7 @@ def mac_address(vm_uid: str, interface: Mapping[str, Any]) -> str:
 def pod_annotations(vm: Mapping[str, Any], coming: Collection[str] = ()) -> dict[str, str]:
     """Return the pod's annotations for Multus; empty without further networks.
 
-    ``coming``: interfaces that the running guest may get in this pod.
+    ``coming``: names of interfaces that the running guest may get; :func:`link_of_network` names their links.
     """
     found = [
         {

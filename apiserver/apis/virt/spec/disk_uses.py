@@ -55,7 +55,7 @@ def server_uses(domain: Domain) -> dict[str, Use]:
 
 
 def locks(domain: Domain, uid: str, node: str = "", image_claim: str = "") -> frozenset[Lock]:
-    """Return all locks of a machine on claims, servers' disks and files of its node.
+    """Return all locks of a machine on claims, servers' disks and files of its ``node``.
 
     ``domain`` is of the running form. ``image_claim`` has the machine's memory images: no guest may write to it as a file system.
     """

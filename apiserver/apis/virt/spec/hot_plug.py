@@ -101,7 +101,7 @@ def directory_of(disk: Mapping[str, Any]) -> str:
 
 
 def mounts_of(disk: Mapping[str, Any]) -> Iterator[Mount]:
-    """Yield what the guest's pod gets from a disk's attachment pod: a claim or image, then an overlaid disk's directory."""
+    """Yield what the guest's pod gets from a disk's attachment pod: the claim or image, if any, then the overlay's directory, if any."""
     name, is_overlaid = str(disk["name"]), disks.is_overlaid(disk)
     if disk.get("type") != disks.EMPTY:
         yield Mount(layout.ATTACHMENT_DIRECTORY, directory_of(disk), name, read_only=is_overlaid or bool(disk["readOnly"]))

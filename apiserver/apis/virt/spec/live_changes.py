@@ -224,7 +224,7 @@ def follows(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
 
 
 def with_changes(domain: Object, desired: Domain, changes: list[Change]) -> Object:
-    """Return ``domain`` with the settings of ``desired`` that these changes name."""
+    """Return ``domain``, itself unchanged, with the settings of ``desired`` that these changes name."""
     for what in dict.fromkeys(change.what for change in changes):
         found, there = [change.name for change in changes if change.what == what], dict(_devices(desired, SETTINGS[what]))
         domain = _with_settings(domain, SETTINGS[what], {name: there[name] for name in found})

@@ -42,7 +42,7 @@ class ConfigDrivePropagation(Model):
 
 
 class GuestAgentPropagation(Model):
-    """Sets the keys by the guest agent, in a running guest."""
+    """Replaces all public keys of these users by the guest agent, in a running guest."""
 
     users: list[str] = Field(
         description="Users of the guest that get the keys. The guest agent removes all other keys of a user.",

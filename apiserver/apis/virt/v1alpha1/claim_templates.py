@@ -22,7 +22,7 @@ POLICY: Final = Path("spec.persistentVolumeClaimRetentionPolicy")
 
 
 class ClaimMetadata(Model):
-    """Metadata of the claims."""
+    """Metadata of the claims; their names begin with ``name``."""
 
     name: str = Field(description="The first part of the claims' names: the claim of machine db-0 is NAME-db-0.")
     labels: dict[str, str] | None = Field(None, description="Labels of each claim.")

@@ -25,7 +25,7 @@ class ExecAction(Model):
 
 
 class LifecycleHandler(Model):
-    """What happens at a moment of the guest's life."""
+    """A command at a moment of the guest's life."""
 
     exec: ExecAction | None = Field(None, description="A command in the guest.")
 

@@ -22,7 +22,7 @@ _LARGEST: Final = (1 << 31) - 1
 
 
 class RollingUpdate(Model):
-    """Details of type RollingUpdate."""
+    """How many machines a RollingUpdate makes unavailable, and the lowest ordinal that it changes."""
 
     max_unavailable: Int32 | None = Field(None, description="Number of machines that may be unavailable during an update. Default 1.")
     partition: Int32 | None = Field(None, description="Machines with lower ordinals keep the template of before. Default 0.")

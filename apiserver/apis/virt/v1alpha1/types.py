@@ -351,7 +351,7 @@ class HotplugVolumeStatus(Model):
 
 
 class VolumeStatus(Model):
-    """A disk or medium that a running machine got, and that needs a pod of its own."""
+    """A disk or medium that was added to a running machine, and its attachment pod."""
 
     name: str = Field(description="The disk's name in the spec.")
     claim_name: str | None = Field(None, description="The disk's PersistentVolumeClaim.")
@@ -364,7 +364,7 @@ class VolumeStatus(Model):
 
 
 class PodResize(Model):
-    """The memory of a running guest's pod."""
+    """The guest memory that a resized pod has room for, and why that is not enough."""
 
     guest_memory_bytes: Int64 | None = Field(
         None, description="Memory that the guest may have in its pod, in bytes. Default: as at the start."

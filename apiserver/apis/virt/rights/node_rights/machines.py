@@ -117,7 +117,7 @@ def validate(write: MachineWrite) -> list[FieldError]:
 
 
 def followers(before: str, *, moves: bool) -> frozenset[str]:
-    """Return the phases that virt-handler may write after ``before``, also itself; ``moves``: it takes over another node's machine."""
+    """Return the phases that virt-handler may write after ``before``, including it; ``moves``: it takes over another node's machine."""
     if moves:
         return phases.OWNED_BY_HANDLER & phases.VM_TRANSITIONS[before] | {before, phases.RUNNING}
     return phases.VM_TRANSITIONS[before] - {phases.UNKNOWN} | {before}

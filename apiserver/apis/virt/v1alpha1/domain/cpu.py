@@ -63,7 +63,7 @@ class CPU(Model):
 
 
 def validate(domain: Object, path: Path) -> list[FieldError]:
-    """Return errors in the domain's ``cpu``, which must be set; ``path`` is the domain's."""
+    """Return errors in ``cpu``, below ``path``, of a domain with defaults."""
     cpu, path = domain["cpu"], path.child("cpu")
     found = _validate_counts(domain, cpu, path)
     if (model := cpu.get("model")) and model not in cpu_names.MODELS | hardware.OF_THE_NODE:

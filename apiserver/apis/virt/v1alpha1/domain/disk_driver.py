@@ -44,7 +44,7 @@ class DiskDriver(Model):
 
 
 class BlockSize(Model):
-    """A disk's block sizes for the guest."""
+    """A disk's block sizes for the guest, in bytes."""
 
     logical: Int32 | None = Field(None, description="Bytes of the smallest block to read or write. Default 512.")
     physical: Int32 | None = Field(

@@ -45,7 +45,7 @@ class ResourceReference(Model):
 
 
 class DownwardItem(Model):
-    """A file of the disk."""
+    """A file of the disk, from a field or a resource."""
 
     path: str = Field(description="The file's name.")
     field_ref: FieldReference | None = Field(None, description="The source field. Exactly one of fieldRef and resourceFieldRef.")

@@ -26,7 +26,7 @@ _NEEDED: Final = {
 
 
 class FeatureState(Model):
-    """A feature that is on or off."""
+    """A feature that is on, unless ``enabled`` is false."""
 
     enabled: bool | None = Field(None, description="Whether it is enabled. Default true.")
 

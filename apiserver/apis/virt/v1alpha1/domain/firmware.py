@@ -44,7 +44,10 @@ class BIOS(Model):
 
 
 class EFI(Model):
-    """UEFI firmware. Needs machine type q35 and 128Mi of memory; starting Linux by kernelBoot needs about 256Mi."""
+    """UEFI firmware, by default with Secure Boot.
+
+    Needs machine type q35 and 128Mi of memory; starting Linux by kernelBoot needs about 256Mi.
+    """
 
     secure_boot: bool | None = Field(
         None, description="Starts only programs signed with an enrolled key; Microsoft's keys are enrolled. Default true."

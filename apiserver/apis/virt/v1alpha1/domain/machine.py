@@ -17,7 +17,7 @@ class Machine(Model):
 
 
 def validate(domain: Object, path: Path) -> list[FieldError]:
-    """Return errors in ``machine``, which must be set; ``path`` is the domain's."""
+    """Return errors in ``machine``, below ``path``, of a domain with defaults."""
     kind = domain["machine"]["type"]
     if kind in hardware.TYPES:
         return []

@@ -41,7 +41,7 @@ class Memory(Model):
 
 
 def validate(domain: Object, path: Path) -> list[FieldError]:
-    """Return errors in ``memory``, which must be set; ``path`` is the domain's."""
+    """Return errors in ``memory``, below ``path``, of a domain with defaults."""
     given, shares, path = domain["memory"], path.child("resources"), path.child("memory")
     found = validate_bytes(given["guest"], hardware.MIN, hardware.MAX, path.child("guest"))
     if given.get("maxGuest") is not None:

@@ -112,7 +112,7 @@ def validate_unique(disks: Sequence[Object], path: Path) -> list[FieldError]:
 
 
 def validate_one_tls_secret(disks: Sequence[Object], path: Path) -> list[FieldError]:
-    """Return errors for further TLS Secrets, because libvirt has one set of certificates per machine."""
+    """Return errors for TLS Secrets other than the first, because libvirt has one set of certificates per machine."""
     named = [(position, secret) for position, disk in enumerate(disks) if (secret := hardware.tls_secret(disk))]
     text = "must be the same Secret for all NBD disks of a machine"
     return [

@@ -11,7 +11,7 @@ from apiserver.apis.virt.v1alpha1.domain.rules import Object, validate_between
 
 
 class RngRate(Model):
-    """The maximum rate of the guest's reads."""
+    """The maximum rate of the guest's reads: bytes in each period of milliseconds."""
 
     bytes: Int32 = Field(description="Bytes in each period.")
     period: Int32 | None = Field(None, description="The period in milliseconds. Default 1000.")
