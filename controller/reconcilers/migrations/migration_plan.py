@@ -384,7 +384,6 @@ def _absent_target(seen: Observed) -> Unknown | None:
 
 
 def _wait_out(seen: Observed) -> tuple[Action, ...]:
-    """Return the actions while the guest, or a QEMU for it, may run in the deleted target pod."""
     is_new = migration_attempts.number_of(seen.migration) and migration_attempts.failure_of(seen.migration) is None
     if is_new and not departure.is_released(seen.migration) and (ended := _target_ended(seen)) is not None:
         return ended  # so that the source can report that the guest stayed

@@ -44,7 +44,6 @@ logger = logging.getLogger(__name__)
 
 
 def _has_unwatched(seen: planning.Observed) -> bool:
-    """Return whether a live pod of an unfinished migration lacks the informer's label or the owner."""
     sides = (pod for pod in (seen.source, seen.target) if pod is not None and liveness.may_run(pod, seen.evidence))
     return phases.is_unfinished(seen.migration) and any(ownership.is_unwatched(pod, seen.vm) for pod in sides)
 

@@ -188,7 +188,6 @@ class NodeReports:
         return unreachable_of(left, missing=missing, off={node for node, each in found.items() if node_states.is_fenced(each)})
 
     async def _left(self, node: str) -> float:
-        """Return the seconds until virt-handler's last report expires, read from the server if it seems expired."""
         if not self._signs.left(node):
             with suppress(errors.NotFound):
                 self._leases.remember(await self._client.get(LEASES, names.handler_lease(node), self._namespace))

@@ -110,7 +110,6 @@ def status_patch(node: Object, told: SetCondition, now: datetime) -> Object:
 
 
 def _conditions(seen: Observed, *, is_tainted: bool) -> tuple[SetCondition, ...]:
-    """Return the wanted condition; none for an operational node that never had it."""
     if seen.verdict is None:
         return () if _told(seen.node) is None else (SetCondition("False", OPERATIONAL, _CLEARED),)
     message = seen.verdict.message()

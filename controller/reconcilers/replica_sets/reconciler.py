@@ -136,7 +136,6 @@ class ReplicaSets:
         return await self._roll_out(replica_set, plan.rollout.update) or failure
 
     async def _is_current(self, replica_set: Object) -> bool:
-        """Return whether virt-api has this very set, with the same spec, and not in deletion."""
         try:
             found = await self._client.get(REPLICA_SETS, name_of(replica_set), namespace_of(replica_set))
         except errors.NotFound:

@@ -54,5 +54,4 @@ def _node_of(vm: Object) -> str:
 
 
 def _newest_first(created: str) -> tuple[int, ...]:
-    """Return a key by which later RFC 3339 times in UTC come first."""
     return tuple(-ord(each) for each in created)

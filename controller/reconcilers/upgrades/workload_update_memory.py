@@ -71,7 +71,6 @@ class Memory:
 
 
 def _kept(migration: Object, before: Object | None) -> Object:
-    """Return a Migration's fields that affect the order of updates, with the owner as first seen."""
     references = dig(before or migration, "metadata", "ownerReferences") or []
     status = {key: value for key in ("phase", "endTime", "targetPod") if (value := dig_migration(migration, "status", key))}
     return {

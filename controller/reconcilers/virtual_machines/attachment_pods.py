@@ -120,7 +120,6 @@ def _seconds_left(seen: Observed, pod: Object) -> float | None:
 
 
 def _look(seen: Observed, waits: Mapping[str, _Wait]) -> tuple[Requeue, ...]:
-    """Return when to plan again: soon for claims, which no event announces, and once a pod is slow."""
     left = [seconds for pod in seen.attachment_pods if (seconds := _seconds_left(seen, pod)) is not None and seconds > 0]
     pauses = [*([LOOK_SECONDS] if waits else []), *(max(each, MIN_REQUEUE_SECONDS) for each in left)]
     return (Requeue(min(pauses)),) if pauses else ()

@@ -77,7 +77,6 @@ def _result(seen: Observed, decision: power.Power, current: int) -> tuple[str, s
 
 
 def _image(seen: Observed, result: str, message: str) -> Object | None:
-    """Return the new ``status.managedSave`` if the attempt's result is a suspension with the requested image, else None."""
     if result != power.RESULT_SUSPENDED:
         return None
     claim = managed_save.claim_of(running.spec_of(seen.vm))

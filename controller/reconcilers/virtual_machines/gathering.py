@@ -223,7 +223,6 @@ class Gathering:
         return tuple(pods.values())
 
     async def _evidence(self, vm: Object, own: Reference | None, pods: tuple[Object, ...], targets: list[Timed]) -> Evidence:
-        """Return the evidence about absent pods, and about nodes that run the others or would run the next one."""
         absent = [*self._absent_own(vm, own, pods), *targets]
         nodes = {pod_state.node_of(pod) for pod in pods if liveness.may_run(pod)} | {each.pod.node for each in targets}
         if own is not None and self._own_pods.may_run(vm, own.uid):
@@ -245,7 +244,6 @@ class Gathering:
         return [Timed(Absent(own.name, own.uid, _node_of(vm), lingers, went_with_node=reported), self._own_pods, vm)]
 
     def _references(self, vm: Object, migrations: list[Object]) -> tuple[Reference, ...]:
-        """Return all pods in which a guest of this machine may run: recorded ones, and targets deleted by force."""
         return (*ownership.references(vm, migrations), *(ownership.target_of(each) for each in migrations if self._has_let_go(each)))
 
     def _has_let_go(self, migration: Object) -> bool:

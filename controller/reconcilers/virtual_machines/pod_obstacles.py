@@ -93,7 +93,6 @@ def _report_sources_came(seen: Observed, pod: Object) -> tuple[Action, ...]:
 
 
 def _wait_for_sandbox(seen: Observed, pod: Object) -> tuple[Action, ...]:
-    """Return actions that report the network that plugins refuse to the pod, which has its volumes by then."""
     fault = sandboxes.fault(seen.networks.definitions, pod_state.node_of(pod), seen.sandbox_events, seen.mount_events)
     if fault is None:
         return ()

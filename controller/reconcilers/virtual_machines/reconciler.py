@@ -135,7 +135,6 @@ class VirtualMachines:
                 self._recorder.event(node, NODES, "Normal", "NonOperationalTrial", "one start may try the node")
 
     def _warn_of_namesakes(self, old: Object | None, new: Object | None) -> None:
-        """Record a warning of other machines with a MAC address that an edit gives a running guest."""
         if old is None or new is None or old.get("spec") == new.get("spec") or not hot_plug_interfaces.takes_interfaces(new):
             return
         if namesakes := self._gathering.namesakes(new, set(macs_of_vm(new)) - set(macs_of_vm(old))):

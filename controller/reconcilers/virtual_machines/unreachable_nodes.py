@@ -54,7 +54,6 @@ def _report_stuck(seen: Observed, pod: Object) -> tuple[Action, ...]:
 
 
 def _report_missing(seen: Observed, pod: Object) -> tuple[Action, ...]:
-    """Return actions that report a missing node of a pod in which nothing ever ran, and the edit if spec.nodeName names it."""
     node = pod_state.node_of(pod)
     message = f'node "{node}" not found; pod {name_of(pod)} was scheduled to it'
     pinned = dig_vm(seen.vm, "spec", "nodeName") == node
