@@ -51,7 +51,7 @@ def up() -> None:
         if tool not in build.ON_REQUEST:
             build.ensure(tool)
     with _alone():
-        _remove_older()
+        _remove_faulty()
         first = images.ensure(images.of_the_cluster())
         with progress.step("Certificates, network, cgroups"):
             pki.ensure()
@@ -91,14 +91,22 @@ def keep_addresses() -> None:
     _addresses_path().write_text(_addresses())
 
 
-def is_older() -> bool:
+def fault() -> str:
+    """Return why ``up`` must replace the cluster that is here; empty: it can stay, or none is here.
+
+    A cluster that ended with all its processes is in an unknown state: tests may have drained a node, and its etcd does not sync.
+    """
     path = _addresses_path()
-    return (layout.state() / "etcd").exists() and (not path.exists() or path.read_text() != _addresses())
+    if not (layout.state() / "etcd").exists():
+        return ""
+    if not path.exists() or path.read_text() != _addresses():
+        return "has other addresses"
+    return "" if any(processes.find(name) for name in processes.names()) else "does not run"
 
 
-def _remove_older() -> None:
-    if is_older():
-        progress.say("  … the cluster that is here has other addresses, so it is made anew")
+def _remove_faulty() -> None:
+    if found := fault():
+        progress.say(f"  … the cluster that is here {found}: a new one replaces it")
         _remove()
 
 

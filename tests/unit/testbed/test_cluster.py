@@ -1,10 +1,11 @@
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.testbed import cluster, layout
+from tests.testbed import cluster, layout, processes
 
 
 @pytest.fixture
@@ -13,25 +14,36 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_where_no_cluster_was_nothing_is_older(state: Path) -> None:
+def test_where_no_cluster_was_nothing_is_replaced(state: Path) -> None:
     (state / "logs").mkdir()
-    assert not cluster.is_older()
+    assert not cluster.fault()
 
 
-def test_a_cluster_of_the_same_addresses_stays(state: Path) -> None:
+@pytest.fixture
+def running(state: Path) -> Iterator[Path]:
     (state / "etcd").mkdir()
+    processes.ensure("etcd", ["sleep", "60"])
+    yield state
+    processes.end(["etcd"], grace_seconds=0)
+
+
+def test_a_running_cluster_of_the_same_addresses_stays(running: Path) -> None:
     cluster.keep_addresses()
-    assert not cluster.is_older()
+    assert not cluster.fault()
 
 
-def test_a_cluster_from_before_addresses_were_kept_is_older(state: Path) -> None:
-    (state / "etcd").mkdir()
-    assert cluster.is_older()
-
-
-def test_a_cluster_of_other_addresses_is_older(state: Path) -> None:
-    (state / "etcd").mkdir()
+def test_a_cluster_that_does_not_run_is_replaced(running: Path) -> None:
     cluster.keep_addresses()
-    (kept,) = state.glob("*.json")
+    processes.end(["etcd"], grace_seconds=0)
+    assert cluster.fault() == "does not run"
+
+
+def test_a_cluster_from_before_addresses_were_kept_is_replaced(running: Path) -> None:
+    assert cluster.fault() == "has other addresses"
+
+
+def test_a_cluster_of_other_addresses_is_replaced(running: Path) -> None:
+    cluster.keep_addresses()
+    kept = running / "addresses.json"
     kept.write_text(kept.read_text().replace(layout.SERVICE_CIDRS[0], "10.97.0.0/16"))
-    assert cluster.is_older()
+    assert cluster.fault() == "has other addresses"
