@@ -52,7 +52,7 @@ class Freshness:
         """From the store."""
 
     async def run(self) -> None:
-        """Ask storage for revisions and progress while readers wait, until cancelled."""
+        """Ask storage for revisions while readers wait, and for progress also when idle, until cancelled."""
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._ask_revision())

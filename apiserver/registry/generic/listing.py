@@ -122,7 +122,7 @@ async def run(store: Store, query: ListQuery) -> Listing:
     """Return the requested page.
 
     Raises BadRequest; Expired if storage compacted the revision (with a new token, to continue inconsistently, if the query has a
-    token); Timeout for a future revision; ServiceUnavailable.
+    token); Timeout for a future revision; ServiceUnavailable; TooManyRequests before the cache has listed.
     """
     if query.token:
         position = decode_token(query.token)

@@ -86,7 +86,7 @@ class Store:
     async def get(self, namespace: str, name: str, *, fresh: bool = True, at_least: int = 0) -> Item:
         """Return one object: current (``fresh``), or not older than ``at_least``.
 
-        Raises NotFound, Timeout for a future revision, ServiceUnavailable.
+        Raises NotFound, Unreadable, Timeout for a future revision, ServiceUnavailable, TooManyRequests before the cache has listed.
         """
         key = self.objects.key(namespace, name)
         if self.cache.synced.is_set() and not self.cache.is_usable:

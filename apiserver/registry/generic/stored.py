@@ -71,8 +71,8 @@ class StoredObjects:
     async def write(self, key: str, old: Item | None, new: Object, *, dry_run: bool, repeatable: bool) -> Item:
         """Replace ``old`` (None: absent) by ``new``, and return its item; ``new`` loses managed fields if it is too large.
 
-        It also loses tentative locks that others hold. Raises Overtaken if storage does not have ``old``, LockTaken (a Conflict) for
-        other locks, RequestEntityTooLarge, Timeout as :meth:`Transactions.create`.
+        The stored object also lacks tentative locks that others hold. Raises Overtaken if storage does not have ``old``, LockTaken (a
+        Conflict) for other locks, RequestEntityTooLarge, Timeout as :meth:`Transactions.create`.
         """
         if dry_run:
             return await self._as_if(key, old, new)

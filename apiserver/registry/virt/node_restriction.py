@@ -70,8 +70,8 @@ class NodeRestriction:
     async def validate(self, attributes: Attributes) -> None:
         """Validate a write of virt-handler; admit other users.
 
-        Raises Forbidden for a token without node, a revoked node, or fields that virt-handler may not write; ServiceUnavailable until
-        revocations, and virt-handler's addresses if needed, are loaded.
+        Raises Forbidden for a token that must name its node and does not, a revoked node, or a write of more than the allowed status
+        fields; ServiceUnavailable until revocations, and virt-handler's addresses if needed, are loaded.
         """
         if attributes.user.name != self._username:
             return
@@ -87,7 +87,7 @@ class NodeRestriction:
             raise _refusal(attributes, node, found)
 
     def _node(self, attributes: Attributes) -> str | None:
-        """Return the token's node; None if optional and missing. Raises Forbidden for several, or an invalid one."""
+        """Return the token's node; None if optional and missing. Raises Forbidden if it is required and missing, invalid or one of several."""
         claims = attributes.user.extra.get(names.NODE_CLAIM, ())
         if len(claims) == 1 and claims[0] and not subdomain_errors(claims[0]):
             return claims[0]

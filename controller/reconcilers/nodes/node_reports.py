@@ -87,7 +87,7 @@ class SignsOfLife:
         self._signs: dict[str, _Sign] = {}
 
     def lease_seen(self, lease: Object) -> None:
-        """Record a Lease; only a changed ``renewTime`` is a sign of life."""
+        """Record a Lease; only a new Lease, or a changed ``renewTime``, is a sign of life."""
         name, renewed = name_of(lease), str(dig(lease, "spec", "renewTime") or "")
         holds = min(float(dig(lease, "spec", "leaseDurationSeconds") or HOLD_SECONDS), MAX_HOLD_SECONDS)
         known = self._signs.get(name)

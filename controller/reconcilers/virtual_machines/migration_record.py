@@ -23,7 +23,7 @@ _FROM_MIGRATION: Final = ("sourceNode", "sourcePod", "targetNode", "targetPod", 
 
 
 def record(vm: Object, migrations: Sequence[Object], now: datetime) -> MigrationState | None:
-    """Return what ``status.migration`` should be; None if the machine has never moved.
+    """Return what ``status.migration`` should be; None before the machine's first migration begins.
 
     ``migrations`` are all existing ones for the machine's name; ``now`` is the end of one that no longer exists.
     """
