@@ -19,7 +19,7 @@ Name = tuple[str, ...]
 
 
 class Layers:
-    """Whiteouts of the layers read so far."""
+    """Names that the layers read so far hide in those below."""
 
     def __init__(self) -> None:
         self._gone: set[Name] = set()

@@ -73,7 +73,7 @@ def render(operation: str, count: int, own: Counter[str], total: Counter[str]) -
 
 
 def record(bench: Bench, operation: Operation, seconds: float, *, native: bool) -> str:
-    """Run an operation while py-spy samples the first contestant's server; return the folded stacks."""
+    """Repeat an operation for ``seconds`` under py-spy; return the first contestant server's folded stacks, or raise SampleFailed."""
     contestant = bench.contestants[0]
     with tempfile.NamedTemporaryFile(suffix=".raw") as raw:
         command = [

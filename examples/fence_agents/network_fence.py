@@ -85,7 +85,7 @@ class Cluster:
 
 
 def uncovered(cluster: Cluster, node: str, drivers: set[str]) -> Iterator[str]:
-    """Yield a message for each volume of the node's pods that a fence of these drivers does not cut off."""
+    """Yield a message for each volume or disk of the node's pods that a fence of these drivers does not cut off."""
     selector = urllib.parse.quote(f"spec.nodeName={node}")
     for pod in cluster.items(f"/api/v1/pods?fieldSelector={selector}"):
         metadata = pod["metadata"]

@@ -30,7 +30,7 @@ PLACES: Final = Directories(Path(layout.ATTACHMENT_DIRECTORY).parent, DIRECTORIE
 
 
 class Filling:
-    """Imports one image on request."""
+    """An attachment pod's process: serves the launcher's protocol, and imports one image on request."""
 
     def __init__(self, directories: Directories = PLACES, command: Sequence[str] = COMMAND, times: Times = TIMES) -> None:
         """Create the parts; the parameters are those of ``Imports``."""

@@ -173,7 +173,7 @@ class ManagedDomain:
     async def handle(self, request: messages.Action) -> None:
         """Carry out a request, or raise RequestRefused. Shutdowns, saves and migrations only begin: the status tells their end.
 
-        An import begins, and is refused with NotReady until it is done.
+        The status also tells whether an operation failed. An import begins, and is refused with NotReady until it is done.
         """
         match request:
             case messages.Import():

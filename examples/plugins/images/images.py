@@ -219,7 +219,7 @@ EPERM, EIO, EINVAL = 1, 5, 22
 
 
 def negotiate(connection: socket.socket, size: int, read_only: bool) -> None:
-    """Negotiate until the client selects the only export, with an empty name. Raises EOFError if it aborts or disconnects."""
+    """Negotiate until the client selects the only export, with an empty name. Raises EOFError if it stops or breaks the protocol."""
     connection.sendall(b"NBDMAGIC" + struct.pack(">QH", OPTION_MAGIC, 3))
     (client,) = struct.unpack(">I", read(connection, 4))
     flags = 1 | 4 | 8 | (2 if read_only else 0)  # has flags, flush and FUA, read-only

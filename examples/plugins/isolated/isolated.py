@@ -111,7 +111,7 @@ def make_bridge(netns: str, name: str) -> None:
 
 
 def check(request: dict[str, Any], pod: str, node: str) -> dict[str, Any]:
-    """Return an empty result, or raise PluginError if a link is missing."""
+    """Return an empty result, or raise PluginError if a link is missing or misplaced."""
     network = Network(request)
     if missing := {network.tap, network.bridge, network.pod_link} - links(pod):
         raise PluginError(100, f"the pod has lost {', '.join(sorted(missing))}")

@@ -39,7 +39,7 @@ class Commands:
     async def run(self, command: Sequence[str], seconds: float, *, anyway: bool = False) -> None:
         """Run a command in the guest until it ends; ``anyway``: also while the guest shuts down, or is frozen.
 
-        Raises RequestRefused, also if it fails or takes longer than ``seconds``; it then runs on, and keeps others from starting.
+        Raises RequestRefused, also if it fails, or after ``seconds``: then it runs on, and keeps others from starting.
         """
 
         async def ask(name: str, arguments: Mapping[str, Any]) -> object:

@@ -39,7 +39,7 @@ def device_sizes(specification: Mapping[str, Any], size_of: Callable[[Origin], i
 
 
 class DeviceGrowth:
-    """Compares block devices' sizes with those that the guest was told."""
+    """Tells the guest when its block devices grow."""
 
     def __init__(self, hypervisor: Hypervisor, record: Record, times: Times = TIMES, measure: Measure = device_sizes) -> None:
         self._hypervisor = hypervisor

@@ -28,7 +28,7 @@ NO_NODE_DISK: Final = "virt-handler has not mounted a file of the node's disk in
 
 
 class Saving:
-    """Saves the guest's memory."""
+    """Saves the guest's memory as an image on request."""
 
     def __init__(
         self, hypervisor: Hypervisor, watch: Watch, times: Times = TIMES, places: saved_images.Places = saved_images.PLACES

@@ -69,7 +69,6 @@ class Stop:
 
     @asynccontextmanager
     async def _limit(self) -> AsyncIterator[None]:
-        """Limit the block, a libvirt call, to :func:`power_off.patience`; a new, shorter grace period shortens it."""
         async with asyncio.timeout_at(self._patience()) as timeout:
             self._timeout = timeout
             try:

@@ -155,7 +155,6 @@ class Console:
             writer.close()
 
     async def _send_history(self, writer: asyncio.StreamWriter) -> None:
-        """Send a log reader the kept output, and then what came meanwhile, until it has all of it."""
         self._readers += 1
         try:
             position, content = self._replay.total, self._replay.content()

@@ -20,7 +20,7 @@ Take = Callable[[], Awaitable[bytes]]
 
 
 class Screenshots:
-    """Takes one picture at a time, because each takes memory of the pod."""
+    """Serves pictures of the guest's screen, one at a time, because each takes memory of the pod."""
 
     def __init__(self, take: Take) -> None:
         self._take = take

@@ -11,7 +11,7 @@ from launcher.main.serving.console import Console
 
 
 class SerialPorts:
-    """The consoles of all further ports that a machine can have. Those it lacks are idle."""
+    """The consoles of all serial ports but the first. Those that the machine lacks are idle."""
 
     def __init__(self, directory: Path, changed: Callable[[], None]) -> None:
         """Store the settings; ``changed`` is called after each change of the number of viewers."""
