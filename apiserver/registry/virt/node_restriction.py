@@ -87,7 +87,7 @@ class NodeRestriction:
             raise _refusal(attributes, node, found)
 
     def _node(self, attributes: Attributes) -> str | None:
-        """Return the token's node; None if optional and missing. Raises Forbidden if it is required and missing, invalid or one of several."""
+        """Return the token's node; None if optional and missing. Raises Forbidden if required and missing, invalid, or several."""
         claims = attributes.user.extra.get(names.NODE_CLAIM, ())
         if len(claims) == 1 and claims[0] and not subdomain_errors(claims[0]):
             return claims[0]
