@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 
 def heading(name: str, kind: str, documentation: str) -> Iterator[str]:
-    """Yield the two lines before a metric's series."""
+    """Yield the two lines before a metric's series, HELP and TYPE."""
     escaped = documentation.replace("\\", "\\\\").replace("\n", "\\n")
     yield f"# HELP {name} {escaped}"
     yield f"# TYPE {name} {kind}"
@@ -40,7 +40,7 @@ def _escaped(value: str) -> str:
 
 
 def number(value: float) -> str:
-    """Format a number for Prometheus; integers below 2⁵³ without a point. Raises for NaN and -∞."""
+    """Format a number for Prometheus; integers without a point. Raises for NaN and -∞."""
     if value == math.inf:
         return "+Inf"
     return str(int(value)) if value == int(value) and abs(value) < 1 << 53 else repr(float(value))

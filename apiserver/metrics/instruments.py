@@ -100,17 +100,13 @@ class _Numbers(_Labelled):
         self._cells: dict[tuple[str, ...], Cell] = {}
 
     def cell(self, *values: str) -> Cell:
-        """Return the cell for label values, created if missing; the shared cell ``other`` beyond the limit.
-
-        Raises ValueError for a wrong number of values.
-        """
+        """Return the cell for label values, created if missing; beyond the limit, the shared cell ``other``."""
         found = self._cells.get(values)
         if found is None:
             found = self._cells.setdefault(self._key(values, len(self._cells)), Cell())
         return found
 
     def lines(self) -> Iterator[str]:
-        """Yield this metric's lines."""
         yield from heading(self.name, self.kind, self._documentation)
         for values, each in list(self._cells.items()):
             yield f"{self.name}{label_text(self.labels, values)} {number(each.value)}"
@@ -141,10 +137,7 @@ class Histogram(_Labelled):
         self._cells: dict[tuple[str, ...], HistogramCell] = {}
 
     def cell(self, *values: str) -> HistogramCell:
-        """Return the cell for label values, created if missing; the shared cell ``other`` beyond the limit.
-
-        Raises ValueError for a wrong number of values.
-        """
+        """Return the cell for label values, created if missing; beyond the limit, the shared cell ``other``."""
         found = self._cells.get(values)
         if found is None:
             found = self._cells.setdefault(self._key(values, len(self._cells)), HistogramCell(self.bounds))
@@ -162,7 +155,7 @@ class Histogram(_Labelled):
 
 
 class Read:
-    """A metric whose numbers are read with the page."""
+    """A metric with numbers from a function, called for each page."""
 
     def __init__(
         self,

@@ -83,7 +83,7 @@ def _nobody(_node: str) -> bool:
 
 
 async def serve(options: Options) -> None:
-    """Run virt-api until SIGTERM or SIGINT. Raises OSError, ValueError or ConfigError if it cannot start, perhaps in an exception group."""
+    """Run virt-api until SIGTERM or SIGINT. Raises OSError, ValueError or ConfigError, perhaps in an exception group."""
     directory = options.handler_tls_directory
     tls = ClientTls(Files.in_directory(directory)) if directory is not None else None
     async with AsyncExitStack() as stack:

@@ -87,7 +87,6 @@ class _Parts:
         self.changes.follow(informer)
 
     def informer(self, resource: Resource) -> Informer:
-        """Return a new, followed informer of webhooks, policies or quotas."""
         informer = Informer(self.client, resource, trim=without_managed_fields)
         self.follow(informer)
         return informer

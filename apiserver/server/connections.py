@@ -58,7 +58,7 @@ def raise_descriptors() -> int:
 def limits(options: ConnectionOptions, descriptors: int, seconds: float) -> Limits:
     """Return the connections' limits; ``seconds``: a handshake's.
 
-    If the process may not open enough files (``descriptors``), logs a warning and reduces the numbers, down to 16 each.
+    Too few ``descriptors`` (files that the process may open): logs a warning, and reduces the numbers to at least 16.
     """
     unverified = options.max_unverified_connections
     wanted = Limits(

@@ -55,7 +55,7 @@ class Paths:
 
 
 def make_certificates(paths: Paths) -> None:
-    """Write, over earlier files, a CA's certificate, a serving certificate for loopback and a client certificate; discard the CA's key."""
+    """Write a CA's certificate, one for serving on loopback and a client's, over earlier files; discard the CA's key."""
     paths.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
     now = datetime.now(UTC)
     authority = new_authority("virt-api-dev", _LIFETIME, now)
@@ -164,7 +164,7 @@ async def _listening(process: asyncio.subprocess.Process, port: int, journal: Pa
 async def run(directory: Path, port: int, binary: Path | None, more: Sequence[str], serve: Serve, plural: str) -> None:
     """Create certificates and a kubeconfig in ``directory``, start etcd if ``binary``, and serve until a signal.
 
-    ``port`` 0: any free one. ``more``: further flags of virt-api. ``plural``: resource in the ``kubectl get`` hint.
+    ``port`` 0: any free one. ``more``: further flags of virt-api.
     """
     paths = Paths(directory)
     make_certificates(paths)

@@ -62,7 +62,7 @@ class Health:
         return responses.plain(200, "ok") if well else responses.plain(500, f"internal server error: {name} failed\n")
 
     async def _all(self, context: RequestContext) -> Response:
-        """Answer 200 if all checks pass, else 500 with the list. ``?verbose`` always lists them, ``?exclude=NAME`` skips one."""
+        """Answer all checks: ``?verbose`` lists them, ``?exclude=NAME`` skips one."""
         title = self.path.strip("/")
         excluded = set(context.request.query.getall("exclude", []))
         async with asyncio.TaskGroup() as tasks:

@@ -137,10 +137,7 @@ def parse(arguments: Sequence[str] | None = None) -> Options:
 
 
 def _with_truth_values(arguments: Sequence[str], parser: argparse.ArgumentParser) -> list[str]:
-    """Return the arguments with Go's ``--x=true`` and ``--x=false`` of switches replaced by argparse's ``--x`` and ``--no-x``.
-
-    ``--x=false`` is dropped if there is no ``--no-x``.
-    """
+    """Return the arguments with Go's ``--x=true`` and ``--x=false`` of switches as argparse's ``--x`` and ``--no-x``, if there is one."""
     switches = {option for action in parser._actions if action.nargs == 0 for option in action.option_strings}  # noqa: SLF001 - no other way
     found = []
     for each in arguments:

@@ -129,8 +129,6 @@ class Process:
 
 @dataclass(frozen=True, slots=True)
 class _Clients:
-    """Clients of the cluster by purpose; None: unused."""
-
     cluster: Client | None
     authenticating: Client | None
     authorizing: Client | None

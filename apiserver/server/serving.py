@@ -74,7 +74,7 @@ class Listener:
     async def stop(self, *, delay: float, not_ready: Callable[[], None]) -> None:
         """Shut down: call ``not_ready``; after ``delay`` seconds refuse new requests, end watches and streams, and finish requests.
 
-        Requests that take longer than ``DRAIN_SECONDS`` are cut off.
+        After ``DRAIN_SECONDS``, abort these.
         """
         not_ready()
         logger.info("stopping: not ready any more", extra={"delay_seconds": delay})

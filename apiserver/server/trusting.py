@@ -28,10 +28,7 @@ def config_map(client: Client) -> Informer:
 
 
 class Trusting:
-    """Applies changes of the trusted client and proxy authorities, first to handshakes, then to authentication.
-
-    A change that cannot be used is logged, and the authorities before stay trusted.
-    """
+    """Applies changes of client and proxy authorities to handshakes, then to authentication; only logs unusable ones."""
 
     def __init__(self, tls: ServerTls, authenticator: Authenticator, client_ca_file: Path | None, file_seconds: float) -> None:
         """Read and apply ``client_ca_file``, which :meth:`run` checks every ``file_seconds``. Raises OSError, ValueError."""

@@ -102,7 +102,7 @@ def _rules(file: Path, content: bytes) -> Rules:
 def chain_of(rules: Rules, root: str) -> Callable[[str], Chain]:
     """Return a function from a key, ``ROOT/GROUP/RESOURCE/…``, to its chain of encryption providers.
 
-    The chain is ``PLAIN`` outside of ``root`` and for locks.
+    It is ``PLAIN`` outside of ``root``, and for locks.
     """
     begin = f"{root.rstrip('/')}/"
     known: dict[tuple[str, str], Chain] = {}

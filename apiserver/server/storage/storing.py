@@ -139,7 +139,7 @@ class Storing:
             registry.add(self._reloads, Read(name, "counter", about, (), lambda: [((), float(encrypted.undecryptable))]))
 
     def background(self) -> Iterator[Coroutine[Any, Any, None]]:
-        """Yield the coroutines to run while the server serves: compaction, metrics, encryption."""
+        """Yield the coroutines to run while the server serves."""
         if self._options.etcd_compaction_interval:
             yield self._compactor.run(self._options.etcd_compaction_interval)
         if self._options.etcd_db_metric_poll_interval and isinstance(self._plain, EtcdStorage):
