@@ -47,10 +47,7 @@ class Chain:
         return self._plan(operation, resource, subresource).anybody
 
     async def mutate(self, attributes: Attributes) -> None:
-        """Let the mutating plug-ins change ``attributes.obj``, twice if one requests reinvocation; raise the first refusal.
-
-        Restores managed fields that they made unreadable.
-        """
+        """Let the mutating plug-ins change ``attributes.obj``, twice if one requests reinvocation; raise the first refusal."""
         began = time.perf_counter()
         rejected = True
         owners = managed_fields.of(attributes.obj)

@@ -23,7 +23,7 @@ def of(obj: Object | None) -> Json:
 
 
 def keep(attributes: Attributes, before: Json) -> None:
-    """Restore the managed fields to ``before``, with a warning, if admission made them unreadable."""
+    """Restore the object's managed fields to ``before``, with a warning, if admission made them unreadable."""
     after = of(attributes.obj)
     if after is before or not after or after == before or attributes.obj is None:
         return

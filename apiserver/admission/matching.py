@@ -71,7 +71,7 @@ class Matching:
         return self._first(self.rules, operation, resource, subresource, equivalents, name)
 
     def excludes(self, attributes: Attributes, equivalents: Sequence[Resource]) -> bool:
-        """Return whether ``excludeResourceRules`` match the request's resource or, without ``matchPolicy: Exact``, an equivalent."""
+        """Return whether ``excludeResourceRules`` match the request or, without ``matchPolicy: Exact``, an equivalent."""
         about = (attributes.operation, attributes.resource, attributes.subresource)
         return self._first(self.excluded, *about, equivalents, attributes.name) is not None
 
@@ -120,10 +120,9 @@ async def matches(matching: Matching, attributes: Attributes, namespaces: Namesp
 
 
 async def selects(matching: Matching, attributes: Attributes, namespaces: Namespaces) -> bool:
-    """Return whether both selectors match: the namespace's labels, and the object, as earlier plug-ins left it, or the old object.
+    """Return whether both selectors match: the namespace's labels (or there is no namespace), and the object, new or old.
 
-    A request without a namespace matches each namespace selector. If one cannot be evaluated, and the other matches, raises
-    NotFound (the namespace) or InternalError.
+    If one cannot be evaluated, and the other matches, raises NotFound (the namespace) or InternalError.
     """
     problem: StatusError | None = None
     try:

@@ -19,8 +19,6 @@ _MAX_CODE: Final = 600
 
 
 class _Summary:
-    """Go's summary, without its quantiles over five hours."""
-
     def __init__(self, name: str, documentation: str, cells: dict[tuple[str, ...], HistogramCell], labels: tuple[str, ...]) -> None:
         self.name = name
         self._documentation = documentation

@@ -12,7 +12,7 @@ from apiserver.client.rest import Client, TransportError
 
 
 class Namespaces:
-    """Namespaces from an informer, or a client if missing there."""
+    """The cluster's namespaces: from an informer or, if missing there, by a request."""
 
     def __init__(self, informer: Informer, client: Client) -> None:
         self.informer = informer

@@ -44,7 +44,7 @@ class _Waiter:
 
 @dataclass(eq=False, slots=True)
 class _Queue:
-    """Creations of one namespace that wait; one request evaluates them all, with one write per quota and kind of object."""
+    """Creations of one namespace that wait; one request evaluates them all."""
 
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     waiting: list[_Waiter] = field(default_factory=list)
@@ -73,8 +73,7 @@ class ResourceQuotas:
     async def validate(self, attributes: Attributes) -> None:
         """Charge every quota that counts the object; a dry run only checks.
 
-        Raises Forbidden if a quota is exhausted or its usage unknown, InternalError without decision in time, and kube-apiserver's error
-        if it refuses a quota's new usage.
+        Raises Forbidden if a quota is exhausted or its usage unknown, InternalError without decision in time, or kube-apiserver's error.
         """
         try:
             async with asyncio.timeout(SECONDS):
@@ -92,7 +91,6 @@ class ResourceQuotas:
         return [each for each in self.informer.by_index("namespace", attributes.namespace) if counts(each, wanted)]
 
     async def _in_turn(self, attributes: Attributes) -> StatusError | None:
-        """Queue the request, because one request evaluates all waiting ones of a namespace; return this one's refusal, or None."""
         queue = self._queues.setdefault(attributes.namespace, _Queue())
         waiter = _Waiter(attributes)
         queue.waiting.append(waiter)
@@ -160,7 +158,7 @@ class ResourceQuotas:
         return failed, error
 
     async def _look_again(self, quota: Object, why: Exception) -> None:
-        """After a Conflict, read the quota into the informer, which may lag. Log other errors."""
+        """After a Conflict, read the quota into the informer, which may lag."""
         if not isinstance(why, Conflict):
             logger.warning(
                 "cannot write the usage of a quota", extra={"namespace": namespace_of(quota), "quota": name_of(quota), "error": str(why)}

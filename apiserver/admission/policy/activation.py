@@ -54,7 +54,7 @@ class Input:
 
     @property
     def request(self) -> Object:
-        """The variable ``request``, without the objects."""
+        """The variable ``request``, with None for the objects."""
         if self._request is None:
             self._request = request_of(self.versioned)
         return self._request
@@ -89,8 +89,6 @@ class Input:
 
 
 class _Names(dict[str, Any]):
-    """Computes names other than ``object`` on first use: most expressions only use that."""
-
     given: Input
     authorizer: bool
 

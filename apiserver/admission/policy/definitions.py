@@ -29,7 +29,7 @@ class ParamKind:
 
 @dataclass(frozen=True, slots=True)
 class ParamRef:
-    """A binding's reference to parameters, by name or selector."""
+    """A binding's reference to parameters, by name or selector; ``denies``: it is an error if none exists."""
 
     name: str
     namespace: str
@@ -50,7 +50,7 @@ class Validation:
 
 @dataclass(frozen=True, slots=True)
 class Mutation:
-    """An expression that changes the object."""
+    """An expression that changes the object, by ``ApplyConfiguration`` or ``JSONPatch``."""
 
     patch_type: str
     expression: str
@@ -58,7 +58,7 @@ class Mutation:
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """A validating or mutating policy; the other kind's parts are empty."""
+    """A validating policy (``validations``, ``annotations``) or a mutating one (``mutations``, ``reinvoked``)."""
 
     name: str
     matching: Matching
@@ -74,7 +74,7 @@ class Policy:
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """Activates a policy for matching requests."""
+    """Activates a policy for matching requests; ``actions`` follow a failed validation."""
 
     name: str
     policy: str

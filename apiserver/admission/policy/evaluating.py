@@ -50,8 +50,6 @@ Variables = Mapping[str, Compiled]
 
 
 class _Composed(Lazy):
-    """Variables, evaluated when first selected, at the selecting expression's cost."""
-
     __slots__ = ("_compiled", "_known", "cost", "names")
 
     def __init__(self, compiled: Variables, names: dict[str, Any]) -> None:

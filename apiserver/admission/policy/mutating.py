@@ -65,7 +65,6 @@ class _Reinvocation:
     due: set[Key] = field(default_factory=set)
 
     def changed(self) -> None:
-        """Make the policies with ``reinvocationPolicy: IfNeeded`` due, because the object changed."""
         self.due |= self.reinvocable
         self.reinvocable.clear()
 
@@ -78,7 +77,7 @@ class _Denied(Forbidden):
 
 
 def compile_policy(policy: Policy) -> Compilation:
-    """Compile a policy's variables, match conditions and mutations; an error becomes the expression's ``problem``."""
+    """Compile a policy; an error becomes the expression's ``problem``."""
     params = policy.param_kind is not None
     variables = evaluating.compose(policy.variables, params=params, environment_of=activation.environment)
     plain = activation.environment(params=params, authorizer=True, variables=tuple(variables))
@@ -108,9 +107,9 @@ class MutatingPolicies:
         """Do nothing."""
 
     async def mutate(self, attributes: Attributes) -> None:
-        """Apply matching policies' mutations to ``attributes.obj`` in order, and raise refusals afterwards, of policies that fail closed.
+        """Apply matching policies' mutations to ``attributes.obj`` in order; raise refusals of policies that fail closed afterwards.
 
-        In the second round, only policies that are due run. Raises other errors at once.
+        In the second round, only policies that are due run.
         """
         round_ = attributes.reinvocation
         memory: _Reinvocation = round_.memory.setdefault(self.name, _Reinvocation())
@@ -211,7 +210,6 @@ class MutatingPolicies:
 
 
 def _patched(live: Object, value: Value) -> Object:
-    """Return ``live`` patched, or unchanged after a failed ``test``; raises PatchFailed."""
     if type(value) is not list or not all(isinstance(each, Message) and each.type_name == "JSONPatch" for each in value):
         raise PatchFailed("type mismatch: JSONPatchType.expression should evaluate to array of JSONPatch")
     operations = [_operation(each) for each in value]

@@ -42,7 +42,7 @@ class _Followed:
 
 
 class Params:
-    """The parameters of all policies."""
+    """The parameter objects of all policies, followed while :meth:`run` runs."""
 
     def __init__(self, client: Client, sync_seconds: float = SYNC_SECONDS) -> None:
         self._client = client
@@ -51,7 +51,7 @@ class Params:
         self._changed = asyncio.Event()
 
     def want(self, kinds: set[ParamKind]) -> None:
-        """Let :meth:`run` follow the objects of exactly these kinds, and no others any more."""
+        """Let :meth:`run` follow the objects of exactly these kinds."""
         for each in kinds - self._followed.keys():
             self._followed[each] = _Followed(each)
             self._changed.set()
@@ -75,7 +75,7 @@ class Params:
 
         ``namespace``: the request's, for bindings without ``paramRef.namespace``.
 
-        Raises ConfigurationError if none exists and the binding has ``Deny``, if not loaded, or misconfigured; UnknownKind.
+        Raises ConfigurationError, such as UnknownKind: none exists and the binding has ``Deny``, not loaded, or misconfigured.
         """
         kind, ref = policy.param_kind, binding.param_ref
         if kind is None or ref is None:

@@ -88,7 +88,7 @@ class Source(Generic[Program]):
         self.known.set()
 
     async def _look_for_the_kinds(self) -> None:
-        """Look repeatedly until ``known``; set it if the cluster is too old to serve these kinds. :meth:`run` still follows them."""
+        """Set ``known`` if the cluster is too old to serve these kinds."""
         backoff = Backoff(1, 10)
         while not self.known.is_set():
             try:

@@ -49,7 +49,7 @@ class Compilation:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """A failed validation."""
+    """A validation that failed or could not be evaluated; ``ignored``: the policy fails open."""
 
     position: int
     message: str
@@ -207,7 +207,6 @@ class _Evaluated:
         return Decision(position, message, "", error_type(message), seconds, self._policy.fails_open)
 
     async def _messages(self, budget: int) -> tuple[Sequence[Any], str]:
-        """Return each ``messageExpression``'s result (None: absent or failed), and the error of an exceeded budget, or ""."""
         if not any(self._compiled.messages):
             return [None] * len(self._compiled.messages), ""
         evaluation = self._evaluation(budget, authorizer=False)
@@ -221,7 +220,6 @@ class _Evaluated:
         return said, ""
 
     async def annotations(self) -> list[tuple[str, str, str]]:
-        """Return (key, value, problem) of each audit annotation with a value or a problem; a problem refuses the request."""
         if not self._compiled.annotations:
             return []
         evaluation = self._evaluation(self._budget, authorizer=False)

@@ -38,7 +38,6 @@ class _Reinvocation:
     """To call again."""
 
     def changed(self) -> None:
-        """Make the webhooks with ``reinvocationPolicy: IfNeeded`` due, because the object changed."""
         self.due |= self.reinvocable
         self.reinvocable.clear()
 
@@ -59,7 +58,7 @@ class MutatingWebhooks:
         """Do nothing."""
 
     async def mutate(self, attributes: Attributes) -> None:
-        """Call matching webhooks in order, and apply their patches to ``attributes.obj``; raise the first refusal, which ends the calls.
+        """Call matching webhooks in order, and apply their patches to ``attributes.obj``, until one refuses: raise that.
 
         In the second round, only webhooks that are due are called.
         """

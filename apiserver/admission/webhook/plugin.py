@@ -69,9 +69,9 @@ class WebhookDispatcher:
         return VersionedAttributes.of(attributes, candidate.resource, self.versions)
 
     async def ask(self, webhook: Webhook, versioned: VersionedAttributes) -> Answer:
-        """Call a webhook, add its warnings and annotations to the request, and return its answer, which allows the request.
+        """Call a webhook, add its warnings and annotations to the request, and return its answer if it allows the request.
 
-        Raises Denied if it refuses; CallFailed; BadRequest for a dry run, if the webhook may have side effects.
+        Raises Denied, CallFailed, or BadRequest for a dry run if the webhook may have side effects.
         """
         attributes = versioned.attributes
         if attributes.dry_run:

@@ -43,7 +43,7 @@ class VersionedAttributes:
         return cls(attributes, wanted, obj, old)
 
     def taken(self, made: Object, versions: Versions) -> HubObject:
-        """Convert a changed object to the stored version; raises InternalError for an invalid one."""
+        """Convert a changed object to the stored version; other kinds, such as ``Scale``, stay. Raises the errors of ``versions.taken``."""
         return versions.taken(made, self.resource) if made.get("kind") == self.resource.kind else HubObject(made)
 
     @property
@@ -186,7 +186,6 @@ def _patch(given: Object, *, strict: bool, mutating: bool) -> tuple[bytes, str]:
 
 
 def _result(given: Object) -> Object | None:
-    """Return the answer's Status, or None. Raises WrongAnswer for wrong types, because clients get it."""
     status = given.get("status")
     if status is None:
         return None

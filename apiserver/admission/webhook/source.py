@@ -1,7 +1,4 @@
-"""Webhooks, indexed by operation, resource and subresource; a lookup allocates nothing.
-
-Requests fill the index; a change of a configuration empties it.
-"""
+"""Webhooks, indexed by operation, resource and subresource; a lookup allocates nothing."""
 
 from __future__ import annotations
 
@@ -25,7 +22,7 @@ _EXEMPT: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A webhook with matching rules."""
+    """A webhook with matching rules; ``resource``: the version to convert the request to."""
 
     position: int
     """Among all webhooks: part of annotations."""
