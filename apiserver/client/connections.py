@@ -272,7 +272,7 @@ class Connections:
             self._drop(host)
 
     def _drop(self, host: _Host) -> None:
-        """Forget an origin if it has no connections, because new TLS contexts make new origins."""
+        """Forget an unused origin, because new TLS contexts make new origins."""
         if not host.users and not host.idle and self._hosts.get(host.origin) is host:
             del self._hosts[host.origin]
 

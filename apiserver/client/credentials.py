@@ -25,7 +25,7 @@ class Token:
         self._read_at = float("-inf")
 
     def value(self) -> str:
-        """Return the token; while its file is unreadable, the last one, or raise ConfigError."""
+        """Return the token; while its file is unreadable, the last one. Raises ConfigError without a last one."""
         if self._config.token_file and self._now() - self._read_at >= TOKEN_SECONDS:
             try:
                 self._value = Path(self._config.token_file).read_text().strip()

@@ -106,14 +106,11 @@ class Informer:
         return len(self._store)
 
     def subscribe(self, callback: Callback) -> None:
-        """Call ``callback(None, object)`` now for every object, then ``callback(old, new)`` for every change.
-
-        ``old`` is None for a new object, ``new`` for a deleted one.
-        """
+        """Call ``callback(None, object)`` now for every object, then ``callback(old, new)`` for each change; ``new`` is None if deleted."""
         self._store.subscribe(callback)
 
     def remember(self, obj: Object) -> None:
-        """Put our own write's result into the copy before the watch does, and call callbacks; an outdated one changes nothing."""
+        """Put our own write's result into the copy before the watch does, unless it is outdated."""
         for each in self._sound([obj]):
             self._store.apply(each)
 
@@ -141,7 +138,6 @@ class Informer:
             await asyncio.sleep(self._backoff.next())
 
     def _say(self, error: Exception) -> None:
-        """Log a failed list or watch: as a warning if its text is new; a lost connection after the first list only for debugging."""
         routine = isinstance(error, TransportError) and self._resource_version
         new, self._said = str(error) != self._said, str(error)
         level = logging.WARNING if new and not routine else logging.DEBUG

@@ -47,10 +47,7 @@ class Store:
         """Exceptions of callbacks and indexers."""
 
     def subscribe(self, callback: Callback) -> None:
-        """Call ``callback(None, object)`` now for every object, then ``callback(old, new)`` for every change.
-
-        ``old`` is None for a new object, ``new`` for a deleted one.
-        """
+        """Call ``callback(None, object)`` now for every object, then ``callback(old, new)`` for each change; ``new`` is None if deleted."""
         for each in list(self._objects.values()):
             self._call(callback, None, each)
         self._callbacks.append(callback)

@@ -1,12 +1,6 @@
 """Socket options that detect a vanished peer, and errors without response.
 
-``ExchangeFailed`` and TimeoutError are one request's errors::
-
-    ExchangeFailed
-    ├── Unreachable     no connection: unknown name, refused, untrusted certificate
-    ├── Disconnected    the connection ended before the response
-    ├── NotHTTP         one side cannot parse the other
-    └── TooLong         the response exceeds the reader's limit
+``ExchangeFailed`` and TimeoutError are one request's errors.
 """
 
 from __future__ import annotations
