@@ -185,8 +185,7 @@ _IGNORE_READ_ERROR: Final = "ignoreStoreReadErrorWithClusterBreakingPotential"
 def delete_options(query: Query, dry_run: list[str], body: dict[str, Any], caller: Caller = NOBODY) -> DeleteOptions:
     """Parse a delete's options from a non-empty body, else from the query.
 
-    ``dry_run`` has all values of the query's ``dryRun``. In Go, any body overrides the query, even ``{}``. Raises BadRequest for a
-    malformed body or number, Invalid for wrong values.
+    ``dry_run`` has all values of the query's ``dryRun``. Raises BadRequest for a malformed body or number, Invalid for wrong values.
     """
     if body:
         options, dry_run = _from_body(body)

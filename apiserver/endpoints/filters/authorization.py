@@ -162,10 +162,7 @@ def review_spec(user: User, info: RequestInfo) -> Object:
 
 
 def _selectors(info: RequestInfo) -> Object:
-    """Return the selectors for the SubjectAccessReview: an authorizer may allow only lists with certain ones.
-
-    Empty if either is malformed; without label operators unknown to the review.
-    """
+    """Return the review's selectors: empty if either is malformed; without label operators that the review lacks."""
     found: Object = {}
     try:
         if info.label_selector and (by_label := labels.parse(info.label_selector).requirements):

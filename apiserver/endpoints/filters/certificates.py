@@ -79,7 +79,6 @@ def authority_of(der: bytes) -> Authority:
 
 
 def _content(der: bytes, begin: int, limit: int, only: int | None = _SEQUENCE) -> tuple[int, int]:
-    """Return the bounds of the DER element's content at ``begin``; ``only``: its tag (None: any). Raises ValueError."""
     if begin + 2 > limit or only not in (None, der[begin]):
         raise ValueError("no certificate: not the element that is due")
     length, at = der[begin + 1], begin + 2

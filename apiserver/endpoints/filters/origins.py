@@ -61,10 +61,7 @@ def is_browser(headers: Mapping[str, str]) -> bool:
 
 
 def is_allowed(origin: str, host: str, allowed: Sequence[re.Pattern[str]]) -> bool:
-    """Return whether ``origin`` may open streams: it is ``https://`` and the server's ``host``, or matches a pattern.
-
-    False for an empty one, ``null`` and one that is too long.
-    """
+    """Return whether ``origin``, not ``null``, may open streams: it is ``https://`` and the server's ``host``, or matches a pattern."""
     if not origin or origin == NULL or len(origin) > _MAX_ORIGIN:
         return False
     return _is_own(origin, host) or any(each.search(origin) for each in allowed)

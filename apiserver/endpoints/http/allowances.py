@@ -12,7 +12,7 @@ from apiserver.endpoints.http.heads import MAX_FIELDS, MAX_HEAD_BYTES
 
 @dataclass(frozen=True, slots=True)
 class Allowance:
-    """Limits of one connection."""
+    """Limits of one HTTP connection."""
 
     head_bytes: int
     fields: int

@@ -30,7 +30,7 @@ class Member(Hashable, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Caps:
-    """Maximum numbers of connections."""
+    """Maximum numbers of connections: in total, and of each holder."""
 
     total: int
     each: int

@@ -191,7 +191,6 @@ class Connection(asyncio.Protocol):
         return True
 
     def _wait_for_head(self) -> None:
-        """Set an incomplete head's deadline; register a long one, to limit their number."""
         length, server = len(self._reader), self._server
         if length and self.deadline > (latest := server.now() + self._allowance.head_seconds):
             self.deadline = latest
@@ -249,10 +248,7 @@ class Connection(asyncio.Protocol):
             self._resume_reading()
 
     def _respond(self, request: Request, response: Response) -> Iterable[bytes] | None:
-        """Write the answer, or return a long one's slices to write.
-
-        Sets ``response.close``. Raises Gone if the client left or a stream broke off.
-        """
+        """Write the answer, or return a long one's slices to write; set ``response.close``. Raises Gone."""
         if self._sink is not None:
             return None  # another protocol
         if not response.close:
@@ -368,7 +364,7 @@ class Connection(asyncio.Protocol):
                 raise Gone("the client disconnected")
 
     async def finish(self, stream: Stream) -> None:
-        """End a stream, sending its head first if that was not sent. Raises Gone."""
+        """End a stream, after its head. Raises Gone."""
         await stream.prepare()
         if stream.chunked:
             await self.send(_LAST_CHUNK)

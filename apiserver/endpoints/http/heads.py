@@ -162,7 +162,6 @@ def _pairs(block: bytes, most: int) -> list[tuple[str, str]]:
 
 
 def _framing(headers: CIMultiDictProxy[str]) -> tuple[int, bool]:
-    """Return the body's length (0 without one) and whether it is chunked. Raises ProtocolError."""
     if len(headers.getall("Host", ())) > 1:
         raise ProtocolError("too many Host headers")
     lengths = headers.getall("Content-Length", ())

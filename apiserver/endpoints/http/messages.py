@@ -64,7 +64,7 @@ class Carrier(Protocol):
         ...
 
     async def finish(self, stream: Stream) -> None:
-        """End a stream, sending its head first if that was not sent. Raises Gone."""
+        """End a stream, after its head. Raises Gone."""
         ...
 
 
@@ -282,7 +282,7 @@ class Stream(Response):
         await self._carrier.room()
 
     async def end(self) -> None:
-        """End the response, once, with its head if that was not sent. Raises Gone."""
+        """End the response, once, after its head. Raises Gone."""
         if not self.ended:
             self.ended = True
             await self._carrier.finish(self)

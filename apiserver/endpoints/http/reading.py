@@ -1,7 +1,4 @@
-"""Parse a connection's bytes into requests, without an event loop.
-
-The caller pulls heads and bodies, and bounds the buffer by pausing the connection.
-"""
+"""Parse a connection's bytes into requests, without an event loop. The caller bounds the buffer by pausing the connection."""
 
 from __future__ import annotations
 
@@ -134,7 +131,6 @@ class _Chunks:
         self.complete = False
 
     def take(self, buffer: bytearray) -> bytes:
-        """Decode what has arrived, even part of a chunk, and remove it from ``buffer``. Raises ProtocolError."""
         pieces = []
         while not self.complete:
             if self._left:

@@ -34,8 +34,7 @@ def texts(messages: Iterable[bytes]) -> bytes:
 class WebSocket(Response):
     """The server's side of a websocket, and its handler's response.
 
-    One task receives frames, to pass them on; any may send. It buffers a slice's messages, part of another, and a read
-    or two. A binary message is not decoded.
+    One task receives frames, to pass them on; any may send. A binary message is not decoded.
     """
 
     __slots__ = (
@@ -137,7 +136,6 @@ class WebSocket(Response):
         await self._ready.wait()
 
     def _received(self, data: bytes) -> None:
-        """Receive bytes; empty: the connection is gone."""
         self._heard = True
         if data:
             self._held.add(data)
@@ -153,7 +151,6 @@ class WebSocket(Response):
         self._ready.set()
 
     def _decode(self) -> bool:
-        """Take one message, or decode one slice; return False if that needs more input, or after the end."""
         if self._ended:
             return False
         if self._on_close is None and (whole := self._held.message(self._max_bytes, masked=True)) is not None:
@@ -189,7 +186,6 @@ class WebSocket(Response):
         return b"".join(self._protocol.data_to_send())
 
     def _beat(self) -> None:
-        """Abort if nothing came since the last ping, unless reading is paused; else ping, and repeat after ``ping_seconds``."""
         if not self._heard and not self._paused:
             self._carrier.abort()
             return

@@ -12,7 +12,7 @@ from apiserver.registry.generic.strategy import QueryParameter, Strategy, answer
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """One resource and its subresources."""
+    """One resource and its subresources, for OpenAPI."""
 
     resource: Resource
     model: type[Any]

@@ -24,7 +24,7 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """One method of one path."""
+    """One method of one path; ``returns`` and ``body`` name components."""
 
     path: str
     method: str

@@ -76,10 +76,7 @@ async def connect(served: Served, context: RequestContext, stream: Connect, stre
 
 
 async def _final(served: Served, before: Object, stream: Connect) -> End | None:
-    """Return the End if no new stream can follow, or None.
-
-    The reason: the object, as it was ``before`` the stream, is deleted, or ``stream`` is over.
-    """
+    """Return the End if no new stream can follow, because the object is deleted, or ``stream`` is over; else None."""
     try:
         now = (await served.store.get(namespace_of(before), name_of(before))).object
     except NotFound:

@@ -143,7 +143,7 @@ async def join(client: WebSocket, server: Bounded, endings: Sequence[Ending], fi
 
 
 async def _upstream(client: WebSocket, server: Bounded) -> End:
-    """Pass the client's frames to the server until the client closes; return the End.
+    """Pass the client's frames to the server; return the End when the client closes.
 
     At most two windows await their pongs (``docs/decisions/streams.md``).
     """
@@ -186,7 +186,6 @@ async def _downstream(server: Bounded, client: WebSocket) -> End:
 
 @contextlib.asynccontextmanager
 async def _closing() -> AsyncIterator[None]:
-    """Limit the block, which closes a side, to ``CLOSE_SECONDS``; ignore a broken connection."""
     with contextlib.suppress(ConnectionError, ConnectionClosed, TimeoutError):
         async with asyncio.timeout(CLOSE_SECONDS):
             yield

@@ -26,10 +26,10 @@ REPEATABLE: Final = frozenset({MERGE_PATCH, STRATEGIC_PATCH})
 
 
 def parse(media_type: str, raw: bytes, shape: strategic_patch.Shape) -> tuple[Change, tuple[FieldError, ...]]:
-    """Parse a patch, except apply: return the function that patches an object, and field errors.
+    """Parse a patch, except apply: return a function that patches the object which its argument returns, and field errors.
 
-    The function takes a function that returns a copy of the stored object; it returns the patched object, or raises for wrong
-    operations. The field errors are repeated keys and operations' unknown members. Raises UnsupportedMediaType, BadRequest.
+    These are repeated keys and operations' unknown members. Raises UnsupportedMediaType, BadRequest. The function raises
+    for wrong operations.
     """
     if media_type not in TYPES:
         raise unsupported((*TYPES, APPLY_PATCH))

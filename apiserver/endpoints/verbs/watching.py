@@ -155,7 +155,6 @@ class _Stream:
         self._began = time.perf_counter()
 
     async def run(self) -> None:
-        """Send events until cancelled; Expired and Timeout become an ERROR frame."""
         try:
             await self._serve()
         except (Expired, Timeout) as error:
@@ -165,19 +164,16 @@ class _Stream:
             await self._write([_frame("ERROR", orjson.dumps(error.to_json()))])
 
     def say_goodbye(self) -> None:
-        """Send a last bookmark, if wanted, from which the client resumes."""
         if self._options.bookmarks and self._revision:
             self._post([self._bookmark(self._revision)])
 
     async def end(self) -> Response:
-        """End the answer cleanly, and return it."""
         await self._begin()
         await self._bounded(self._sink.end())
         return self._sink.response
 
     @staticmethod
     async def _bounded(writing: Awaitable[None]) -> None:
-        """Await ``writing`` for at most ``_GOODBYE_SECONDS``, because the client may not read."""
         try:
             async with asyncio.timeout(_GOODBYE_SECONDS):
                 await writing
@@ -213,7 +209,7 @@ class _Stream:
     # The watch cache's interface (changes.Receiver).
 
     def receive(self, batch: EventBatch) -> bool:
-        """Send events; return whether there is room. Watches with the same form and batch share the encoded bytes."""
+        """Send events, encoded once for watches with the same form and batch; return whether there is room."""
         letter = batch.written(self._coded_form, self._letter_of) if self._is_shared else self._letter_of(batch.events)
         self._meter.sent(letter.tally)
         return self._send(letter.data)
