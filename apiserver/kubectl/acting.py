@@ -49,9 +49,9 @@ async def each(names: Sequence[str], act: Callable[[str], Awaitable[object]]) ->
 
 
 async def act(load: Load, names: Sequence[str], verb: str, body: Mapping[str, Any], waiting: Waiting, *, dry_run: bool = False) -> int:
-    """Request a verb of each machine; if ``waiting.wait``, but not in a dry run, wait for all. Return kubectl's exit code: 1 if any failed.
+    """Request a verb of each machine; if ``waiting.wait``, but not in a dry run, wait for all.
 
-    Prints results and each machine's Failure. Raises Failure of ``load``.
+    Print results and each Failure; return kubectl's exit code: 1 if any failed.
     """
     access = await load()
     begun: list[Begun] = []

@@ -87,7 +87,7 @@ def _failed(text: str) -> int:
 
 
 def _drop(stream: int) -> None:
-    """Redirect standard output (1) or error (2) to ``/dev/null``: Python would complain, and exit with 120."""
+    """Redirect standard output (1) or error (2) to ``/dev/null``: Python would exit with 120."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, stream)
     os.close(nowhere)

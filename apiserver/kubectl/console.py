@@ -58,7 +58,7 @@ class Detached(Exception):
 
 
 class Session:
-    """A user or a script at a console."""
+    """A user's or a script's session at a guest's serial console, which reconnects."""
 
     def __init__(self, settings: Settings, load: Callable[[], Awaitable[Access]], *, stdin: int = 0, stdout: int = 1) -> None:
         self._settings = settings

@@ -1,7 +1,4 @@
-"""``kubectl virt vnc`` and ``spice``: show a guest's screen in a local viewer, or serve it on loopback.
-
-A SPICE viewer opens a connection, so a websocket, for each channel (screen, keyboard, sound …).
-"""
+"""``kubectl virt vnc`` and ``spice``: show a guest's screen in a local viewer, or serve it on loopback."""
 
 from __future__ import annotations
 

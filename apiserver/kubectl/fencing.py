@@ -1,6 +1,6 @@
 """``kubectl virt fence NODE --off``: a person states that an unreachable node is off, and its machines start elsewhere.
 
-It watches the node's Leases, and sets Kubernetes' taint ``out-of-service`` (``docs/decisions/life-cycle.md``).
+See ``docs/decisions/life-cycle.md``.
 """
 
 from __future__ import annotations
@@ -34,8 +34,7 @@ Ask = Callable[[str], str]
 async def fence(access: Access, node: str, ask: Ask | None, *, watch_seconds: float = WATCH_SECONDS) -> str:
     """Mark an unreachable node as off by the taint ``out-of-service``; return the line to print.
 
-    Watches its reports first. ``ask`` asks the user to type the node's name; None: no question. Raises Failure, also if the node still
-    reports.
+    ``ask`` asks the user to type the node's name; None: no question. Raises Failure, also if the node still reports.
     """
     found = await _unreachable_node(access, node)
     if node_states.is_fenced(found):

@@ -328,7 +328,7 @@ def _add_ssh(commands: Commands) -> None:
 
 
 def _settle_login(parser: CommandParser, parsed: argparse.Namespace) -> None:
-    """Split USER@NAME in ``parsed.name``, which for scp comes from the one of ``source`` and ``target`` that is the guest's path."""
+    """Split USER@NAME in ``parsed.name``, which for scp comes from the guest's path."""
     if parsed.command == "scp":
         paths = [parsed.source, parsed.target]
         guests = [each for each in paths if _GUEST_PATH.match(each)]

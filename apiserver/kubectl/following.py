@@ -45,7 +45,6 @@ class Following(Watching):
         return self.newest
 
     async def _measured(self) -> None:
-        """Wait briefly for a successful migration's figures, which may follow its end."""
         with contextlib.suppress(TimeoutError, Failure):
             async with asyncio.timeout(self._times.figures):
                 await self.until(self._is_known, look=self._times.figures / 10)

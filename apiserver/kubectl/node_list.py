@@ -31,7 +31,7 @@ Row: TypeAlias = Sequence[str | None]
 
 
 class State(NamedTuple):
-    """A node's state for virtual machines, and its reason."""
+    """A node's state for virtual machines, such as ``Ready`` or ``Off``, and its reason."""
 
     word: str
     reason: str = ""
@@ -102,7 +102,6 @@ def _row(node: Object, lease: Object | None, machines: str | None, state: State)
 
 
 def _kept(vm: Object) -> Object:
-    """Return a machine's fields for :func:`rows`: all machines are in memory."""
     return {
         "metadata": {"namespace": namespace_of(vm), "name": name_of(vm)},
         "status": {"nodeName": dig_vm(vm, "status", "nodeName"), "attempts": dig_vm(vm, "status", "attempts")},

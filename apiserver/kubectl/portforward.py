@@ -1,7 +1,4 @@
-"""``kubectl virt port-forward``: local ports, or standard input and output, that lead to a guest's ports.
-
-Each connection, and each sender of datagrams, has its own websocket.
-"""
+"""``kubectl virt port-forward``: local ports, or standard input and output, that lead to a guest's ports."""
 
 from __future__ import annotations
 

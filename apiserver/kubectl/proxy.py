@@ -130,7 +130,7 @@ class Proxy:
             yield connection
 
     async def _loaded(self, worn: Access | None = None) -> Access:
-        """Return the last accepted Access; load another if there is none, or it is ``worn``, which a server refused."""
+        """Return the last accepted Access; load another if there is none, or a server refused it (``worn``)."""
         async with self._loading:
             if self._access is worn or self._access is None:
                 self._access = await self._load()

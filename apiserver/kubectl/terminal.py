@@ -35,8 +35,7 @@ def _wait() -> None:
 def raw(descriptor: int, output: int, wait: Callable[[], None] = _wait) -> Iterator[None]:
     """During the block, pass on every key of a terminal, also Ctrl-C.
 
-    Lone line feeds look as on a serial terminal. Afterwards ``output`` has a shell's modes, and unread input is
-    discarded; ``wait`` waits for the terminal's answers to the guest.
+    Afterwards ``output`` has a shell's modes, and unread input is discarded; ``wait`` waits for the terminal's answers to the guest.
     """
     before = termios.tcgetattr(descriptor) if os.isatty(descriptor) else None
     try:
