@@ -12,7 +12,10 @@ _ORDERED: Final = frozenset({str, bytes, bool, Duration, Timestamp})
 
 
 def equal(left: Value, right: Value) -> bool:
-    """Return ``left == right``; raises CelError if ``left`` is a library's value and ``right`` has another type."""
+    """Return CEL's ``left == right``: 1 equals 1.0, other types differ.
+
+    Raises CelError if ``left`` is a library's value and ``right`` has another type.
+    """
     kind, other = type(left), type(right)
     if kind is other and kind in _PLAIN:
         return bool(left == right)
@@ -36,7 +39,7 @@ def equal(left: Value, right: Value) -> bool:
 
 
 def compare(left: Value, right: Value) -> int:
-    """Return -1, 0 or 1 for less, equal or greater; raises CelError for types without an order."""
+    """Return -1, 0 or 1 for less, equal or greater; raises CelError for types without an order, and for NaN."""
     kind, other = type(left), type(right)
     if not ((kind is other and kind in _ORDERED) or (kind in _NUMBERS and other in _NUMBERS)):
         raise no_such_overload()

@@ -250,7 +250,6 @@ def _invoke(function: Function, runs: list[Run]) -> Run:
 
 
 def _logical(compiler: Compiler, node: Call, scope: dict[str, int]) -> Code:
-    """Compile ``&&`` and ``||``: the deciding value overrides errors of the other side."""
     codes = [compiler.compile(each, scope) for each in node.args]
     first, *others = codes
     terms = ((first.run, 0), *((each.run, each.cost) for each in others))

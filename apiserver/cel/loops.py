@@ -75,7 +75,7 @@ def _walk(over: Run, slots: tuple[int, ...]) -> Run:
 
 
 def _quantifier(walk: Run, step: Code, *, deciding: bool) -> Run:
-    """Compile ``all`` (``deciding`` False) or ``exists`` (True): an element with the deciding value overrides errors of others."""
+    """Compile ``exists`` (``deciding`` True) or ``all``: an element with the deciding value overrides errors."""
     test, turn = step.run, step.cost + (_EXISTS_TURN if deciding else _ALL_TURN)
     more = turn - step.cost - 1  # cost of detecting the decision before the last element
 
@@ -156,7 +156,6 @@ def _map(walk: Run, step: Code, where: Code | None) -> Run:
 
 
 def _to_map(walk: Run, step: Code, where: Code | None, slot: int, *, entries: bool) -> Run:
-    """Compile ``transformMap``, which keeps the keys, or (``entries``) ``transformMapEntry``, which merges maps."""
     transform, turn = step.run, step.cost + (2 if entries else 3)
 
     def run(frame: Frame) -> Value:
@@ -231,7 +230,7 @@ def compile_sort_by(nodes: Nodes, node: SortBy, scope: dict[str, int]) -> Code:
 
 
 def sort(frame: Frame, elements: list[Value], keys: list[Value]) -> list[Value]:
-    """Return the elements sorted by ``keys``; raises CelError unless these have one ordered type."""
+    """Return the elements sorted by ``keys``, one per element; raises CelError unless these have one ordered type; CostExceeded."""
     frame.charge(cost.LIST + 1 + 2 * len(keys) ** 2)
     if not keys:
         return elements

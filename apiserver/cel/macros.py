@@ -17,7 +17,7 @@ _TWO_VARIABLES: Final = {
 
 
 def expand(source: Source, call: Call) -> Node:
-    """Expand a macro; return other calls unchanged. Raises CompileError if a macro's variable is not a name."""
+    """Expand a macro; return other calls unchanged. Raises CompileError for wrong arguments, such as a variable that is not a name."""
     shape = (call.function, len(call.args))
     if call.target is None:
         return _has(source, call) if shape == ("has", 1) else call

@@ -17,7 +17,7 @@ class ANY:
 
 
 class Function:
-    """A function's signatures; a member function's first argument is the target."""
+    """A function's implementations by argument types; a member function's first argument is the target."""
 
     def __init__(self, name: str) -> None:
         self.name = name

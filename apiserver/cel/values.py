@@ -58,7 +58,7 @@ class Duration:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Timestamp:
-    """Nanoseconds since 1970."""
+    """Nanoseconds since 1970; ``offset`` is for formatting only."""
 
     nanos: int
     offset: int = field(default=0, compare=False)

@@ -165,7 +165,6 @@ def _name(frame: Frame, check: ResourceCheck, name: str) -> ResourceCheck:
 
 
 def _selector(text: str) -> int:
-    """Return the cost of parsing a label or field selector: at worst, a requirement per two characters."""
     return cost.LIST + cost.traversal(len(text)) + -(-len(text) // 2) * (cost.LIST + cost.MESSAGE)
 
 
