@@ -150,7 +150,6 @@ async def test_the_oldest_goes_when_another_one_is_over(api: FakeAPI, cluster: C
     assert cluster.vm()["status"]["podName"] == name_of(source)
 
 
-@pytest.mark.parametrize("requeueing", [Times(back_off=(1, 1))])
 async def test_secret_missing_at_the_target_is_reported_by_field(api: FakeAPI, cluster: Cluster) -> None:
     await cluster.running()
     disk = {"type": "CloudInitNoCloud", "source": {"userDataSecretRef": {"name": "user"}}}
@@ -179,6 +178,7 @@ async def test_secret_missing_at_the_target_is_reported_by_field(api: FakeAPI, c
     await cluster.until(lambda: "SecretNotFound" in cluster.events(), "event")
 
 
+@pytest.mark.parametrize("requeueing", [Times(back_off=(1, 1))])
 async def test_broken_connection_is_retried_in_another_pod(api: FakeAPI, cluster: Cluster) -> None:
     source = await cluster.running()
     await api.put(MIGRATIONS, a_migration("move"))
