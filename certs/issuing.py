@@ -54,7 +54,7 @@ def new_authority(common_name: str, lifetime: timedelta, now: datetime) -> Pair:
 
 
 def issue(authority: Pair, profile: Profile, lifetime: timedelta, now: datetime) -> Pair:
-    """Return a new key and its certificate, valid no longer than ``authority``.
+    """Return a new key and its certificate, valid for ``lifetime``, but no longer than ``authority``.
 
     Raises:
         ValueError: the authority's PEM is unreadable, or an IP address invalid.

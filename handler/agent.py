@@ -311,7 +311,6 @@ class Agent:
         return await (self._screenshots.take(pod_uid) if what == screenshot.NAME else self.reads.read(pod_uid, what))
 
     async def _serve(self) -> None:
-        """Serve streams, relays and metrics once a certificate exists, which may need virt-controller."""
         await self.identity.ready.wait()
         options, files = self._options, self.identity.files
         self._tls = ClientTls(files)

@@ -75,7 +75,7 @@ class MemoryStorage:
         return self._latest(key)
 
     async def range(self, prefix: str, *, start: str = "", limit: int = 0, revision: int = 0) -> Page:
-        """Return a page as ``Storage.range``."""
+        """Return a page as ``Storage.range``: at most ``limit`` (0: all) entries from ``start`` on, at ``revision`` (0: now)."""
         await self._turn()
         if revision > self._revision:
             raise FutureRevision(f"revision {revision} is not reached; the store is at {self._revision}")
@@ -112,7 +112,7 @@ class MemoryStorage:
 
     @asynccontextmanager
     async def watch(self, prefix: str, *, after: int, previous: bool = True) -> AsyncIterator[AsyncIterator[Batch]]:
-        """Watch ``prefix`` as ``Storage.watch``."""
+        """Watch the changes of ``prefix`` after revision ``after`` as ``Storage.watch``."""
         watch = _Watch(prefix, after, previous)
         batches = self._follow(watch)
         self._watches.add(watch)

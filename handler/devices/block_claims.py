@@ -25,10 +25,10 @@ _PROC: Final = Path("/proc")
 
 
 def put(source: Launcher, target: Launcher, pod_uid: str, disk: str, *, read_only: bool) -> bool:
-    """Give the attachment pod's block device to the guest's pod; return False if its claim is a file system. Idempotent.
+    """Give the block device of attachment pod ``source`` to the guest's pod ``target``; return False if the claim is a file system.
 
-    The device of an earlier attachment pod is removed. Raises NotTheDevice if another file is there, or the node has version 2 of the
-    device cgroup; or OSError: EBUSY while a process of the pod has the earlier device open.
+    Idempotent. The device of an earlier attachment pod is removed. Raises NotTheDevice if another file is there, or the node has version 2
+    of the device cgroup; or OSError: EBUSY while a process of the pod has the earlier device open.
     """
     if (number := _number(source.root, layout.ATTACHMENT_DEVICE)) is None:
         return False

@@ -38,7 +38,7 @@ def put(
     content: str = layout.ATTACHMENT_DIRECTORY,
     move: Move = mounts.move,
 ) -> None:
-    """Mount directory ``content`` of an attachment pod at the disk's directory below ``parent`` in the guest's pod. Idempotent.
+    """Mount directory ``content`` of attachment pod ``source`` at the disk's directory below ``parent`` in the guest's pod. Idempotent.
 
     It replaces an unused mount, such as of a lost attachment pod. Raises OSError: EBUSY if that mount is in use; NotTheDevice if a path is
     no directory.

@@ -58,7 +58,6 @@ _EFER: Final = 0x500  # LME, LMA
 
 
 def _segment(selector: int, kind: int, *, long: int) -> bytes:
-    """Return a struct kvm_segment; ``long`` is 1 for 64-bit code, else 0."""
     return struct.pack("<QIH10B", 0, 0xFFFFF, selector, kind, 1, 0, 1 - long, 1, long, 1, 0, 0, 0)
 
 

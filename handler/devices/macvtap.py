@@ -111,7 +111,10 @@ def _make(path: Path, number: int) -> None:
 
 
 def nodes(root: int, major: int | None) -> tuple[ownership.Node, ...]:
-    """Return the macvtap devices that the kubelet made in a pod's /dev, the lowest first; none without ``major``."""
+    """Return the macvtap devices that the kubelet made in a pod's /dev, the lowest first; none without ``major``.
+
+    ``root``: descriptor of the pod's root directory.
+    """
     try:
         directory = opening.openat2(root, "dev", os.O_RDONLY | os.O_DIRECTORY, resolve=opening.NO_SYMLINKS)
     except OSError:

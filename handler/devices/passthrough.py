@@ -63,7 +63,6 @@ def _higher(limit: int, wanted: int) -> int:
 
 
 def _children(pid: int, proc: Path) -> Iterator[int]:
-    """Yield a process' descendants, the nearest first, of at most ``MAX_PROCESSES`` processes; ended ones are skipped."""
     found = deque([pid])
     for _ in range(MAX_PROCESSES):
         if not found:

@@ -95,7 +95,6 @@ def _assembled(listing: tuple[tuple[str, str], ...]) -> bytes:
 
 
 def _gate(address: int) -> bytes:
-    """Return a 64-bit interrupt gate to ``address`` (AMD64 manual, volume 2, 4.8.3)."""
     return struct.pack("<HHBBHII", address & 0xFFFF, CODE_SELECTOR, 0, 0x8E, address >> 16 & 0xFFFF, address >> 32, 0)
 
 

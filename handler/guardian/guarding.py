@@ -169,7 +169,6 @@ class Guardian:
         return True
 
     async def _probe(self) -> None:
-        """Read the Lease, which may show that a renewal without an answer was written."""
         name, namespace = names.guardian_lease(self._settings.name), self._settings.namespace
         try:
             found = await self._client.get(LEASES, name, namespace)
@@ -257,7 +256,6 @@ class Guardian:
         )
 
     async def _beats(self) -> dict[str, str]:
-        """Return virt-controller's newest beats, read before a renewal is sent."""
         try:
             found = annotations_of(await self._client.get(LEASES, guards.BEATS_LEASE, self._settings.namespace))
         except errors.NotFound:

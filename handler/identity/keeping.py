@@ -174,7 +174,6 @@ def signing_request(node: str, request: bytes) -> Object:
 
 
 def _issued(request: Object) -> bytes | None:
-    """Return the certificate of a CertificateSigningRequest; None while undecided. Raises NotSigned."""
     for condition in objects.dig(request, "status", "conditions") or ():
         if condition.get("type") in {"Denied", "Failed"}:
             raise NotSigned(f"{condition.get('type')}: {condition.get('message') or condition.get('reason')}")

@@ -66,7 +66,10 @@ class Plugins:
         patience: float | None = PATIENCE_SECONDS,
         node_netns: str = NODE_NETNS,
     ) -> None:
-        """Only store the settings. ``seconds`` limits a call, and ``patience`` its wait for a turn."""
+        """Only store the settings: plugins ``allowed`` in ``directory``, by kind, and our ``own``.
+
+        ``seconds`` limits a call, and ``patience`` its wait for a turn.
+        """
         self._node_netns = node_netns
         self._directory = directory
         self._allowed = allowed
@@ -82,7 +85,7 @@ class Plugins:
     ) -> Mapping[str, Any]:
         """Call a plugin and return its result; empty, without a call, if it does not support the command. Raises Fault.
 
-        ``document`` is the request without version, kind and name.
+        ``document`` is the request without version, kind and name; ``environment``: further variables.
         """
         program = self._find(kind, name)
         if command not in (await self._describe(kind, name, program)).commands:

@@ -70,7 +70,6 @@ def _is_of_pod(process: Path, pod_uid: str) -> bool:
 
 
 def _end(pid: int, pod_uid: str, proc: Path, kill: Callable[[int], None]) -> bool:
-    """Kill a process of the pod and wait for its end; return False if it had ended."""
     try:
         process = os.pidfd_open(pid)
     except ProcessLookupError:

@@ -181,7 +181,6 @@ class Connection:
         return found
 
     def _take_newest(self, found: list[messages.FromLauncher]) -> None:
-        """Handle only the newest status (and a missing hello) among the messages of a launcher over its limit."""
         if found and self._status is None:
             self._take(found[0])
         if told := [each for each in found if not isinstance(each, messages.Content)]:

@@ -122,7 +122,6 @@ class Prober:
         return asked.tally
 
     def _delay(self, vm: Mapping[str, Any], probe: Probe) -> float:
-        """Return the seconds until the first probe: the initial delay counts from the guest's start, on any node."""
         delay, began = float(probe.initial_delay_seconds), power.newest_attempt(vm).get("runningTime")
         ran = (self._clock.now() - times.parse(str(began))).total_seconds() if began else 0.0
         return min(max(0.0, delay - ran), delay)

@@ -22,7 +22,6 @@ def validate_migration(migration: Object) -> tuple[str, ...]:
 
 
 def _addresses(vm: Object) -> tuple[str, ...]:
-    """Return an error for each malformed MAC address, which becomes part of a command line."""
     return tuple(
         f"spec.domain.devices.interfaces[{position}].mac must be six pairs of hexadecimal digits, not {ascii(each['mac'])[:80]}"
         for position, each in enumerate(interfaces.defaulted(domain_of(vm)))

@@ -308,7 +308,6 @@ def _file(text: str) -> Iterator[str]:
 
 
 def _until(tls: Tls, channel: Channel, step: Callable[[], _Result | None]) -> _Result:
-    """Repeat a step until it has a result, and return that. Raises Ended if virt-handler sends a message."""
     poll = select.poll()
     poll.register(channel, select.POLLIN)
     while True:

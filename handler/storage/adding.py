@@ -184,7 +184,6 @@ class PluginDisks:
             directories.check_file(top, name, served, read_only=read_only)
 
     async def _greet(self, pod_uid: str, name: str, served: Served, *, read_only: bool) -> None:
-        """Check that the server has the export, of this size and writable if needed. Raises NoExport."""
         try:
             with directories.opened(pod_uid, self._kubelet) as top:
                 link = places.connect(top, f"{name}/{plugin_disks.SOCKET}")
@@ -222,7 +221,6 @@ def _again(fault: DisksFault, seconds: float) -> DisksFault:
 
 
 async def _side_by_side(seconds: float, calls: Mapping[str, Awaitable[Any]]) -> tuple[dict[str, Any], dict[str, Fault]]:
-    """Run a call per disk in parallel; return results and faults by disk."""
     found: dict[str, Any] = {}
     faults: dict[str, Fault] = {}
 

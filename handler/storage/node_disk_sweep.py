@@ -82,7 +82,6 @@ class Sweep:
             logger.info("deleted image %s of virtual machine %s/%s", image.id, image.namespace, image.machine)
 
     async def _machine(self, image: Image) -> Object | None:
-        """Return the image's machine; None if virt-api says that it does not exist. Raises StatusError, TransportError."""
         try:
             vm = await self._get(image)
         except errors.NotFound as error:

@@ -186,7 +186,6 @@ async def _to_guest(
 
 
 def _write(writer: asyncio.StreamWriter, data: bytes) -> None:
-    """Write to the guest. Raises ConnectionResetError if the connection is lost."""
     if writer.is_closing():
         raise ConnectionResetError
     writer.write(data)

@@ -106,7 +106,6 @@ class Channel:
         return passed
 
     def _next(self) -> int:
-        """Return how many held bytes QEMU gets next, and advance the stage; 0: wait for more."""
         match self._stage:
             case _Stage.LINK:
                 return self._link()

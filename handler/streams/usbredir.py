@@ -186,7 +186,6 @@ class Packets:
         return part
 
     def _next(self) -> int:
-        """Return the length of the next packet's headers, or of a whole hello; 0: more bytes are needed. Raises Breach."""
         shared = (self._client or 0) & (self._qemu or 0)
         head = 16 if shared & LONG_IDS else 12
         if len(self._waiting) < 8:

@@ -176,7 +176,6 @@ class Connection:
                     await self._attempt()
 
     async def _attempt(self) -> None:
-        """Connect to the endpoints with staggered starts, after a pause, until one succeeds or the store is closed."""
         loop = asyncio.get_running_loop()
         decided = False
         try:

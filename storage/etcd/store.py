@@ -69,7 +69,7 @@ class EtcdStorage:
         return self._keys.entry(response.kvs[0]) if response.kvs else None
 
     async def range(self, prefix: str, *, start: str = "", limit: int = 0, revision: int = 0) -> Page:
-        """Return a page as ``Storage.range``."""
+        """Return a page as ``Storage.range``: at most ``limit`` (0: all) entries from ``start`` on, at ``revision`` (0: now)."""
         begin, end = self._keys.bounds(prefix, start)
         entries: list[Entry] = []
         count = 0
@@ -102,7 +102,7 @@ class EtcdStorage:
 
     @asynccontextmanager
     async def watch(self, prefix: str, *, after: int, previous: bool = True) -> AsyncIterator[AsyncIterator[Batch]]:
-        """Watch as ``Storage.watch``, across reconnections."""
+        """Watch the changes of ``prefix`` after revision ``after`` as ``Storage.watch``, across reconnections."""
         watch = Watch(self._connection, self._keys, prefix, after, self._timeout_seconds, self.revision, previous=previous)
         self._watches.add(watch)
         try:

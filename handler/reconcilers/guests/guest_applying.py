@@ -250,7 +250,6 @@ class Applier:
 
 
 def _address_of(interfaces: Sequence[Interface] | None) -> str | None:
-    """Return the guest's address in the pod's network, or an empty string; None until this process has set up that network."""
     if interfaces is None:
         return None
     return next((each.addresses[0] for each in interfaces if each.addresses and each.is_own), "")

@@ -156,7 +156,6 @@ class GuestStart:
         return answered
 
     async def _write_network_found(self, vm: Object) -> bool:
-        """Write that the start waits for no interface plugin now, so its time limit applies; return False if nothing was written."""
         if conditions.Wait.NETWORK_PLUGIN not in conditions.waits_for(vm):
             return False
         return await self._writer.write(vm, guest_status.with_network(vm, vm.get("status") or {}, None, self._ports.clock.now()))

@@ -52,7 +52,6 @@ class RunGuest:
         return Result(requeue_after=self._ports.limits.disagree_seconds)
 
     def _link(self, request: Request, vm: Object | None) -> Link | None:
-        """Return the link to the machine's pod while virt-handler owns the machine, else None; release other links."""
         holder = Holder("vm", request)
         pod_uid = dig_vm(vm, "status", "podUID") or ""
         concerned = phases.phase_of(vm or {}) in phases.HANDLED

@@ -178,7 +178,6 @@ class MigrateSource(migration_side.Side[side_plan.SourceAction]):
         return Result(requeue_after=self._ports.limits.release_again_seconds)
 
     async def _fail_attempt(self, migration: Object, message: str) -> None:
-        """Write that the attempt failed, or if that is refused, that the Migration failed."""
         found = migration_attempts.failed(migration, migration_attempts.CONNECTION_BROKEN, message, self._ports.clock.now())
         try:
             await self._write(migration, phases.phase_of(migration), attempts=found)
@@ -201,7 +200,7 @@ class MigrateSource(migration_side.Side[side_plan.SourceAction]):
 def _may_operate(vm: Object | None, migration: Object) -> bool:
     """Return whether an operation of the machine is unfinished, or one may have been requested that this process has not heard of.
 
-    virt-api takes no operation once the machine's status names the Migration, so a copy of the machine that names it has all of them.
+    virt-api takes none once the machine's status names the Migration.
     """
     if vm is None:
         return True

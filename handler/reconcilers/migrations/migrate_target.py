@@ -139,7 +139,6 @@ class MigrateTarget(migration_side.Side[side_plan.TargetAction]):
         await connection.call(request)
 
     async def _coming(self, vm: Object, pod_uid: str, connection: Connection) -> tuple[Interface, ...]:
-        """Set up the network cards that the guest will get; return those that could be set up. Raises TooManyChanges."""
         found: list[Interface] = []
         if coming := hot_plug_interfaces.coming(vm):
             self._ports.networks.begin_change(pod_uid)
@@ -164,7 +163,6 @@ class MigrateTarget(migration_side.Side[side_plan.TargetAction]):
         await migration_side.connection_of(link).call(messages.ReleaseMigration(migration_uid, paused))
 
     async def _take_over(self, migration: Object, link: Link) -> None:
-        """Write that the machine is on this node, then that the Migration succeeded, also after a restart in between."""
         vm = await self._machine(migration)
         source = dig_migration(migration, "status", "sourceNode")
         if link.status is not None and dig_vm(vm, "status", "podUID") != link.pod_uid:
