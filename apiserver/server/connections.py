@@ -58,7 +58,7 @@ def raise_descriptors() -> int:
 def limits(options: ConnectionOptions, descriptors: int, seconds: float) -> Limits:
     """Return the connections' limits; ``seconds``: a handshake's.
 
-    Too few ``descriptors`` (files that the process may open): logs a warning, and reduces the numbers to at least 16.
+    Too few ``descriptors`` (files that the process may open): logs a warning, and returns smaller numbers, none below 16.
     """
     unverified = options.max_unverified_connections
     wanted = Limits(

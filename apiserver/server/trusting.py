@@ -23,7 +23,7 @@ NAME: Final = "extension-apiserver-authentication"
 
 
 def config_map(client: Client) -> Informer:
-    """Return the informer of the ConfigMap with kube-apiserver's authorities and front-proxy settings."""
+    """Return the informer, to run, of the ConfigMap with kube-apiserver's authorities and front-proxy settings."""
     return Informer(client, CONFIG_MAPS, NAMESPACE, field_selector=f"metadata.name={NAME}")
 
 

@@ -32,7 +32,7 @@ class Compactor:
         """The last revision that this server compacted to."""
 
     async def run(self, interval_seconds: float) -> None:
-        """Take a turn every ``interval_seconds`` until cancelled."""
+        """Take a turn every ``interval_seconds`` until cancelled; log failures."""
         while True:
             try:
                 await self.turn()
