@@ -26,9 +26,9 @@ _SHOWN_OF_NAMESPACE: Final = frozenset(
 def environment(
     *, params: bool = False, authorizer: bool = False, patches: bool = False, variables: tuple[str, ...] | None = None
 ) -> Environment:
-    """Return the names and functions of expressions; ``variables`` are the policy's earlier ones, None outside policies.
+    """Return the names and functions of expressions, with ``patches`` those that build patches.
 
-    ``patches``: expressions may build patches.
+    ``variables`` are the policy's earlier ones, None outside policies.
     """
     names = set(_ALWAYS)
     if params:
