@@ -298,7 +298,6 @@ async def _error(response: Response, method: str, path: str) -> errors.StatusErr
 
 
 def _retry_after(response: Response) -> float | None:
-    """Return the seconds of a ``Retry-After``, or None; Kubernetes does not use dates."""
     after = response.headers.get("Retry-After", "")
     if (response.status == 429 or response.status >= 500) and after.isdecimal():
         return min(float(after), MAX_RETRY_SECONDS)
