@@ -131,7 +131,6 @@ def _nonresource(method: str, path: str) -> RequestInfo:
 
 
 def _misnamed(what: str, text: str) -> str:
-    """Return why a path segment is invalid (Go: ``IsValidPathSegmentName``), or empty."""
     if text in {".", ".."}:
         return f"{what} parameter invalid: \"{text}\": may not be '{text}'"
     return f"{what} parameter invalid: \"{text[:REMEMBERED_LENGTH]}\": may not contain '%'" if "%" in text else ""

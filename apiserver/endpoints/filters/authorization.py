@@ -130,7 +130,7 @@ def _key(user: User, info: RequestInfo) -> _Question:
 
 
 def _size(info: RequestInfo) -> int:
-    """Return the characters of a cache key that the client chose: long keys could fill memory."""
+    """Return the number of characters that the client chose: long keys could fill the cache."""
     texts = (
         info.verb, info.path, info.group, info.version, info.namespace, info.resource, info.subresource, info.name,
         info.label_selector, info.field_selector,

@@ -246,10 +246,7 @@ class Response:
 
 
 class Stream(Response):
-    """A response of unknown length: a handler calls :meth:`prepare`, :meth:`write` for each piece, and :meth:`end` before it returns.
-
-    They raise ConnectionError if the client is gone or slow.
-    """
+    """A response of unknown length: a handler calls :meth:`prepare`, :meth:`write` for each piece, and :meth:`end` before it returns."""
 
     __slots__ = ("_carrier", "chunked", "ended", "prepared", "push")
 

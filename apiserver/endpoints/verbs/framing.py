@@ -30,7 +30,7 @@ class Lines:
         responses.add_headers(context, stream)
 
     async def begin(self) -> None:
-        """Send the response's head."""
+        """Send the response's head. Raises Gone."""
         await self._stream.prepare()
 
     def encode(self, frames: Sequence[bytes]) -> bytes:
@@ -38,7 +38,7 @@ class Lines:
         return self._stream.coded(b"".join(frames))
 
     async def room(self) -> None:
-        """Wait until the client reads."""
+        """Wait until there is room for more. Raises Gone."""
         await self._stream.room()
 
     async def end(self) -> None:
@@ -75,7 +75,7 @@ class Messages:
         await self._socket.accept()
 
     async def room(self) -> None:
-        """Wait until the client reads."""
+        """Wait until there is room for more. Raises Gone."""
         await self._socket.room()
 
     async def end(self) -> None:

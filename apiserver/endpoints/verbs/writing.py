@@ -159,7 +159,7 @@ async def act_by_deleting(served: Served, context: RequestContext, verb: Deletin
 
 
 async def act_by_relaying(served: Served, context: RequestContext, verb: RelayedVerb) -> Response:
-    """Have another process act on an object; a dry run only checks the request."""
+    """Have another process act on an object; answer with the object as before. A dry run only checks the request."""
     representation = context.represent(*ONE)
     options = write_options(context)
     body = (await bodies.read_object(context.request)).value
