@@ -51,7 +51,7 @@ class Files:
 
 @dataclass(frozen=True, slots=True)
 class Material:
-    """One set as bytes, for libraries without ``ssl.SSLContext`` (gRPC)."""
+    """Certificate, key and authorities as PEM, for libraries without ``ssl.SSLContext`` (gRPC)."""
 
     certificate: bytes
     key: bytes

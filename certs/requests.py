@@ -30,7 +30,7 @@ _EXTENSION_REQUEST: Final = x509.ObjectIdentifier("1.2.840.113549.1.9.14")
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """A request's key, or None with its faults."""
+    """The public key of a certificate signing request, or None with the request's faults."""
 
     public_key: ec.EllipticCurvePublicKey | None = field(repr=False)
     faults: tuple[str, ...]

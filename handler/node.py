@@ -117,7 +117,7 @@ class Node:
         await self._mounts.run(pod_uid, begin, f"unmount {disk['name']}", after=f"mount {disk['name']}")
 
     async def give_claim(self, attachment_uid: str) -> None:
-        """Give a block claim's device in an attachment pod to the pod's user, for an import. Idempotent."""
+        """Give a block claim's device in an attachment pod to that pod's user, for an import; a file system stays as it is. Idempotent."""
 
         def begin() -> Callable[[], None]:
             return functools.partial(_give_claim, self._give, self._kubelet, attachment_uid)

@@ -27,7 +27,7 @@ _MAX_BYTES: Final = 1 << 20
 
 
 class Labels:
-    """Keeps one Node's labels up to date."""
+    """Keeps the labels of one Node about CPU models and features up to date."""
 
     def __init__(
         self, client: Client, node: str, path: Path, accelerated: Callable[[], bool], *, retry_seconds: float = RETRY_SECONDS

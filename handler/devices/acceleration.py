@@ -35,7 +35,7 @@ class Verdict:
 
 
 def verdict_of(report: str, *, ended: bool) -> Verdict:
-    """Return the Verdict on the trial's output; ``ended`` is false if the trial was killed."""
+    """Return the Verdict on a trial guest's output; ``ended`` is false if the trial was killed."""
     stages: dict[str, float] = {}
     reason = ""
     for line in report.splitlines():

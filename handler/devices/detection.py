@@ -59,7 +59,7 @@ def identify(path: Path) -> Identity | None:
 
 
 class Detection:
-    """The newest verdict about this node's acceleration, available after the first :meth:`detect`."""
+    """Finds out whether guests are accelerated here, again while they are not; ``verdict``: the newest answer, after :meth:`detect`."""
 
     def __init__(self, choice: Choice, *, trials: acceleration.Trials | None = None, device: Path = Path(kvm.DEVICE)) -> None:
         self.verdict = Verdict(accelerated=False, reason="not tried yet")

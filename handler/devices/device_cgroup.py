@@ -19,14 +19,20 @@ _CONTROLLER: Final = "devices"
 
 
 def allow(process: Launcher, number: int, *, read_only: bool) -> None:
-    """Let the container of this process open the block device with this ``st_rdev``. Raises NotTheDevice with version 2, or OSError."""
+    """Let the container of this process open the block device with this ``st_rdev``.
+
+    Raises NotTheDevice where the node has version 2 of the device cgroup, or OSError.
+    """
     if (path := _path(process)) is None:
         raise NotTheDevice("a running pod gets a block device only where the node has version 1 of the device cgroup")
     _write(path, "devices.allow", f"b {_text(number)} {'r' if read_only else 'rw'}")
 
 
 def deny(process: Launcher, number: int) -> None:
-    """Let this process's container open the block device with this ``st_rdev`` no more; no effect with version 2. Raises OSError."""
+    """Let this process's container open the block device with this ``st_rdev`` no more. Raises OSError.
+
+    No effect where the node has version 2 of the device cgroup.
+    """
     if (path := _path(process)) is not None:
         _write(path, "devices.deny", f"b {_text(number)} rwm")
 

@@ -18,7 +18,8 @@ SENDING: Final = float("inf")
 class State:
     """What the guardian knows of its requests; times are seconds of CLOCK_BOOTTIME.
 
-    ``confirmed``, ``attested`` and ``tried``: when requests were sent; ``sent``: when the last write ended that may be written.
+    ``confirmed`` (None: no promise), ``attested`` and ``tried``: when requests were sent; ``sent``: when the last write ended that may be
+    written.
     """
 
     confirmed: float | None = None
@@ -101,7 +102,7 @@ def _next_write(state: State, now: float, times: Times) -> float:
 
 
 def sending(state: State, now: float) -> State:
-    """Return the state while a write is sent, from this time."""
+    """Return the state while a write of the Lease is sent, from this time."""
     return replace(state, sent=SENDING, tried=now)
 
 

@@ -39,7 +39,7 @@ MAX_RETRY_SECONDS: Final = 120.0
 
 
 class NotSigned(Exception):
-    """The request was refused or is gone; the message says why."""
+    """The CertificateSigningRequest was refused or is gone; the message says why."""
 
 
 class Identity:
@@ -62,7 +62,7 @@ class Identity:
 
     @property
     def files(self) -> Files:
-        """Certificate, key and authorities for ``certs.reloading``, once :attr:`ready` is set."""
+        """Paths of certificate, key and authorities; the files exist once :attr:`ready` is set."""
         return self._store.files
 
     @property

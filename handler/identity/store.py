@@ -25,7 +25,7 @@ _NAMES: Final = (CERTIFICATE, KEY, AUTHORITIES, REVOKED)
 
 
 class Store:
-    """The directory's content, once :meth:`load` has read it; each change replaces all files at once."""
+    """The files of this node's identity, once :meth:`load` has read them; each change replaces all at once."""
 
     def __init__(self, directory: Path) -> None:
         self.files = Files.in_directory(directory)

@@ -24,7 +24,7 @@ VCPU_STATES: Final = ("offline", "running", "blocked")
 
 @dataclass(frozen=True, slots=True)
 class Guest:
-    """A guest's statistics, and its devices' names in its machine's spec."""
+    """A guest's statistics, and its devices' names in its machine's spec, by libvirt's names."""
 
     namespace: str
     name: str

@@ -9,7 +9,7 @@ from handler.devices.acceleration import Verdict
 
 
 class Metrics:
-    """This process's metrics."""
+    """The metrics of virt-handler's process, without those of guests."""
 
     def __init__(self) -> None:
         self._registry = Registry()

@@ -50,7 +50,7 @@ def plan_card(wanted: Wanted, observed: Observed) -> Plan:
 
 
 def rules(wanted: Wanted) -> str:
-    """Return the input of ``nft -f -`` for a guest without an address from IPAM; tap and bridge must exist."""
+    """Return nft's input for a guest on a further network's bridge, without an address from IPAM; tap and bridge must exist."""
     name = filters.table(wanted.tap)
     return f"""table netdev {name} {{}}
 delete table netdev {name}

@@ -34,7 +34,7 @@ class Own:
 
 
 def document_of(interface: Wanted) -> dict[str, Any]:
-    """Return the JSON document that requests an interface from a plugin."""
+    """Return the member ``interface`` of a plugin's request; only our own plugins get ``own`` in it."""
     document: dict[str, Any] = {
         "name": interface.name,
         "type": interface.type,

@@ -54,7 +54,7 @@ class _Program:
 
 
 class Plugins:
-    """This node's plugins: the administrator's allowed ones, and our own."""
+    """Calls this node's plugins: the administrator's allowed ones, and our own."""
 
     def __init__(
         self,

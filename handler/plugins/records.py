@@ -59,12 +59,12 @@ class Record:
         return replace(self, result=result)
 
     def request(self) -> dict[str, Any]:
-        """Return the request document for ``CHECK`` and ``DEL``."""
+        """Return the request document for ``CHECK`` and ``DEL``: that of ``ADD``, with its result, if any, as ``prevResult``."""
         return {**self.document, **({"prevResult": self.result} if self.result is not None else {})}
 
 
 class Records:
-    """This node's records, with a lock per element."""
+    """This node's records of what plugins added to pods, as files, with a lock per element."""
 
     def __init__(self, directory: Path = DIRECTORY) -> None:
         self._directory = directory

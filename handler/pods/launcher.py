@@ -201,7 +201,7 @@ class Connection:
 
 
 class Pending:
-    """The pending answer of a request."""
+    """The answer to a request, perhaps still to come."""
 
     def __init__(self, connection: Connection, what: str, future: asyncio.Future[Answer], seconds: float) -> None:
         self.connection = connection

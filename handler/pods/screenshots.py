@@ -22,7 +22,7 @@ _PIECE_BYTES: Final = 64 << 10
 
 
 class Screenshots:
-    """Screenshots of this node's guests."""
+    """Takes screenshots of this node's guests, at most ``AT_ONCE`` at a time."""
 
     def __init__(self, kubelet: Path = places.KUBELET_DIRECTORY, *, seconds: float = SECONDS) -> None:
         self._kubelet = kubelet

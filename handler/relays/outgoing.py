@@ -51,7 +51,7 @@ def split_address(address: str) -> tuple[str, int]:
 def listening(directory: int, path: str, user: int = layout.USER_ID) -> Iterator[socket.socket]:
     """Yield a listening unix socket at ``path`` (one directory deep) below a pod's run directory, owned by the pod's user.
 
-    It replaces an earlier attempt's socket; links are refused. Raises OSError.
+    It replaces an earlier attempt's socket, and is removed afterwards; links are refused. Raises OSError.
     """
     parent, name = path.split("/")
     with contextlib.suppress(FileExistsError):
@@ -123,7 +123,7 @@ class Outgoing:
     async def release(self, *, paused: bool) -> None:
         """Tell the target's virt-handler to resume the guest, or (``paused``) to take it over paused. May be repeated.
 
-        Raises OSError if the target could not do it yet, TimeoutError without an answer, ValueError for an invalid uid.
+        Raises OSError if the target cannot be reached, or not do it yet; TimeoutError without an answer; ValueError for an invalid uid.
         """
         first = header.Release(self.migration_uid, paused).encode()
         async with asyncio.timeout(RELEASE_SECONDS):

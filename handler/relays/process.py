@@ -45,7 +45,7 @@ _OPTIONS: Final = (
 
 
 class Connection:
-    """One connection in the relay process; it processes one message at a time."""
+    """One TLS connection in the relay process, for one call at a time."""
 
     def __init__(self, channel: socket.socket) -> None:
         self._channel = channel
@@ -104,7 +104,7 @@ class Connection:
 
 
 class RelayProcess:
-    """The relay process, restarted as needed."""
+    """The process that copies migrations' data between TLS connections and pods, started when needed."""
 
     def __init__(self, python: str = sys.executable) -> None:
         self._python = python

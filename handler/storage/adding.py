@@ -86,7 +86,7 @@ class _Checked:
 
 
 class PluginDisks:
-    """The disks of this node's pods that plugins set up."""
+    """Has plugins set up and check disks of this node's pods."""
 
     def __init__(self, plugins: Plugins, records: Records, kubelet: Path, limits: Limits = DEFAULT_LIMITS) -> None:
         self._limits = limits

@@ -66,7 +66,7 @@ class _Share(NamedTuple):
 
 
 class OpenStreams:
-    """The streams that are open now."""
+    """Counts the streams that are open now against the limits."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits

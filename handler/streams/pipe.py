@@ -87,7 +87,10 @@ async def connection(
 
 
 async def datagrams(socket: web.WebSocketResponse, port: sockets.socket, has_left: HasLeft) -> Close | None:
-    """Copy as :func:`run` between messages and datagrams of a connected UDP socket; datagrams that a side does not read are lost."""
+    """Copy as :func:`run` between messages and datagrams of a connected UDP socket, until the guest left its pod.
+
+    Datagrams that a side does not read are lost.
+    """
     return await _until_ended(_from_port(socket, port), _to_port(socket, port), _watch(has_left))
 
 

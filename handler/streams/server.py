@@ -68,7 +68,7 @@ Lookup = Callable[[NamespacedName, str], Target | None]
 
 
 class Server:
-    """Serves streams; at the end, each open one is closed with ``going away``."""
+    """Serves streams and texts of guests to virt-api; at the end, each open stream is closed with ``going away``."""
 
     def __init__(
         self,

@@ -25,7 +25,7 @@ class Slot(NamedTuple):
 
 
 class Slots:
-    """The slots that open streams use."""
+    """The slots for USB devices that open streams use."""
 
     def __init__(self) -> None:
         self._taken: set[Slot] = set()

@@ -49,7 +49,7 @@ class _Stage(Enum):
 
 
 class Channel:
-    """One connection of a SPICE client."""
+    """Passes one SPICE client's bytes to QEMU, in whole messages until QEMU survives the connection's end."""
 
     def __init__(self) -> None:
         self._stage = _Stage.LINK

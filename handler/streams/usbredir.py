@@ -73,7 +73,7 @@ class Breach(Exception):
 
 
 def head_bytes(kind: Type, shared: int) -> int:
-    """Return the length of a type's header with these shared capabilities."""
+    """Return the length of this packet type's header with these shared capabilities."""
     match kind:
         case Type.DEVICE_CONNECT:
             return 10 if shared & DEVICE_VERSION else 8
@@ -128,7 +128,7 @@ def _of_data(kind: Type, endpoint: int, said: int, data_bytes: int) -> str:
 
 
 class Packets:
-    """Parser of a client's packets, and of QEMU's hello."""
+    """Checks a client's packets before QEMU gets them; needs QEMU's bytes too, for its hello."""
 
     def __init__(self) -> None:
         self._hello = bytearray()

@@ -113,7 +113,7 @@ class AesCbc:
         return vector + encryptor.update(value + bytes([padding]) * padding) + encryptor.finalize()
 
     def decrypt(self, data: bytes, about: bytes) -> tuple[bytes, bool]:  # noqa: ARG002 - the protocol's
-        """Return the value and False (not stale). Raises Undecryptable for wrong padding; other damage returns garbage."""
+        """Return the value and False (not stale). Raises Undecryptable for wrong length or padding; other damage returns garbage."""
         if len(data) < 2 * _BLOCK or len(data) % _BLOCK:
             raise Undecryptable("the stored data has a length that aescbc cannot produce")
         decryptor = Cipher(self._algorithm, modes.CBC(data[:_BLOCK])).decryptor()

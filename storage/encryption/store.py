@@ -23,7 +23,7 @@ ChainOf = Callable[[str], Chain]
 
 
 class EncryptedStorage:
-    """A storage with encrypted values."""
+    """Encrypts the values of another Storage; ``undecryptable`` counts those that it returned as stored."""
 
     def __init__(self, inner: Storage, chain_of: ChainOf, *, prefix: str = "", again_seconds: float = AGAIN_SECONDS) -> None:
         """Wrap ``inner``, which has ``prefix`` before its keys in etcd: the whole key is authenticated.

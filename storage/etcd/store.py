@@ -133,7 +133,7 @@ class EtcdStorage:
             await self._call(f"compact to {revision}", _COMPACT, request, repeat=True)
 
     async def size(self) -> int:
-        """Return the answering member's allocated bytes; not in the port. Raises Unavailable."""
+        """Return the bytes of the answering member's database file; not in the port. Raises Unavailable."""
         answer = await self._call("read the status", _STATUS, b"", repeat=True)
         return rpc.StatusResponse.FromString(answer).dbSize
 

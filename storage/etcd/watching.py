@@ -34,7 +34,7 @@ def pause_seconds(failures: int) -> float:
 
 
 class Progress:
-    """Requests progress, one request at a time, and repeats it until etcd answers."""
+    """Requests a watch's progress, one request at a time, and repeats it until etcd answers."""
 
     def __init__(self, send: Callable[[], None], *, asked: bool, again_seconds: float = ASK_AGAIN_SECONDS) -> None:
         self._again_seconds = again_seconds
@@ -57,7 +57,7 @@ class Progress:
             self._asked = True
 
     def answered(self) -> None:
-        """Handle an answer, and send a waiting request."""
+        """Stop repeating the answered request, and send a waiting one."""
         self.close()
         if self._asked:
             self._send()
@@ -97,7 +97,7 @@ def _change(event: rpc.Event, keys: Keys, *, previous: bool) -> Change:
 
 
 class Watch:
-    """A ``Storage.watch``. Unread events stay in etcd, by HTTP/2's flow control."""
+    """A watch of etcd that survives interruptions. Unread events stay in etcd, by HTTP/2's flow control."""
 
     def __init__(
         self,

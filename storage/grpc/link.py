@@ -254,7 +254,7 @@ async def connect(host: str, port: int, tls: ssl.SSLContext | None, server_name:
 
 
 async def connect_unix(path: str) -> Link:
-    """Return a connection to a server on a Unix socket, as ``connect``."""
+    """Return a connection to a server on a Unix socket, after the server's SETTINGS. Raises OSError or RpcError as :func:`connect`."""
     loop = asyncio.get_running_loop()
     _, link = await loop.create_unix_connection(lambda: Link(loop), path)
     return await _introduced(link)

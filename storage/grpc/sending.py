@@ -32,7 +32,7 @@ class Sending:
 
     @property
     def is_idle(self) -> bool:
-        """True if no call is running."""
+        """True if no call runs or is queued."""
         return not self.streams and not self._waiting
 
     def take(self) -> bytes:

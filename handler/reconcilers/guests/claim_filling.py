@@ -34,7 +34,7 @@ class Unfinished(Exception):
 
 
 class ClaimFilling:
-    """The imports for running guests, by uid of the attachment pod."""
+    """Has attachment pods import images into claims for running guests."""
 
     def __init__(self, ports: Ports) -> None:
         self._ports = ports

@@ -12,7 +12,7 @@ from handler.reconcilers.guests.device_steps import Failure, Failures, Step
 
 
 class FailedSteps:
-    """Failed steps by uid of the guest's pod."""
+    """Remembers failed steps of running guests until their next attempts, by uid of the pod."""
 
     def __init__(self) -> None:
         self._failures: dict[str, dict[str, Failure]] = {}

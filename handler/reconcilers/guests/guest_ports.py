@@ -63,7 +63,7 @@ class Node(Protocol):
         ...
 
     async def give_claim(self, attachment_uid: str) -> None:
-        """Give a block claim in an attachment pod to its user. Raises NotOfThisPod, NotTheDevice, StorageHangs, OSError."""
+        """Give a block claim's device in an attachment pod to that pod's user. Raises NotOfThisPod, NotTheDevice, StorageHangs, OSError."""
         ...
 
     async def end_attachment(self, attachment_uid: str) -> None:

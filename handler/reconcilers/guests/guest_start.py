@@ -31,7 +31,7 @@ IMAGE_NOT_MOUNTED: Final = (
 
 
 class GuestStart:
-    """Starts guests, by uid of their pods."""
+    """Starts this node's guests, each by several calls, and keeps what is done by uid of the pod."""
 
     def __init__(self, ports: Ports, writer: StatusWriter) -> None:
         self._ports = ports

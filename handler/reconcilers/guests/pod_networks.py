@@ -48,7 +48,7 @@ class _Failing:
 
 
 class PodNetworks:
-    """Sets up the networks of this node's pods."""
+    """Sets up the networks of this node's pods, once for each, with a limited rate of further attempts."""
 
     def __init__(self, prepare: Prepare, clock: Clock, limits: Limits = DEFAULT) -> None:
         self._prepare = prepare

@@ -16,7 +16,10 @@ LOST: Final = "virtiofsd ended, so processes in the guest that use its files han
 
 
 def with_filesystems(vm: Object, status: Object, observed: messages.Status, now: datetime) -> Object:
-    """Return the status with ``FilesystemsReady`` if the machine has shared file systems and does not stop. Other names are ignored."""
+    """Return the status with ``FilesystemsReady`` if the machine has shared file systems and does not stop.
+
+    Reported names that the machine lacks are ignored.
+    """
     names = [str(each.get("name")) for each in filesystems.defaulted(domain_of(vm))]
     if not names or observed.stopping:
         return status

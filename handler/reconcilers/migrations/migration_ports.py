@@ -26,7 +26,7 @@ class Api(guest_ports.Api, Protocol):
 
 
 class Outgoing(Protocol):
-    """The running relays."""
+    """The relays of migrations from this node."""
 
     async def open(self, migration_uid: str, pod_uid: str, destination: Destination) -> None:
         """Open a migration's relays; return when its sockets exist. Raises TimeoutError or ValueError."""
