@@ -166,7 +166,10 @@ def keep_quiet(kubectl: Kubectl, asker: tuple[str, str]) -> None:
 
 
 def ran_at(guest: str, source: watching.Qemu, clocks: list[Look]) -> float:
-    """Wait until the guest's vCPUs run in the target's QEMU; return that monotonic time. Each try appends a Look to ``clocks``."""
+    """Wait until the guest's vCPUs run in the target's QEMU; return that monotonic time. AssertionError after 300 s.
+
+    Each try appends a Look to ``clocks``.
+    """
     first: watching.Qemu | None = None
     deadline = Deadline(300)
     while not deadline.is_over:
