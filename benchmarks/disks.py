@@ -74,7 +74,7 @@ def run_all(run: Run, place: str, path: str, seconds: int, found: Readings) -> N
 
 
 def in_machine(kubectl: Kubectl, place: str, node: str, seconds: int, found: Readings) -> str:
-    """Start a machine, :func:`run_all` in its guest, and delete it; return ``kvm`` or ``emulation``."""
+    """Start a machine, :func:`run_all` in its guest, and delete it; return ``kvm`` or ``emulation``. Raises NotMeasured."""
     name = "gauged-thread" if GUESTS[place] else "gauged"
     with gauges.started(kubectl, machine(name, io_thread=GUESTS[place], node=node)), console(kubectl, name) as guest:
         run_all(gauges.in_guest(guest), place, "/dev/vda", seconds, found)

@@ -81,7 +81,7 @@ def address_of(kubectl: Kubectl, pod: str) -> str:
 
 
 def in_machine(kubectl: Kubectl, way: str, node: str, peer: str, seconds: int, found: Readings) -> str:
-    """Start a machine, :func:`run_all` in its guest, and delete it; return ``kvm`` or ``emulation``."""
+    """Start a machine, :func:`run_all` in its guest, and delete it; return ``kvm`` or ``emulation``. Raises NotMeasured."""
     name = f"gauged-{way}"
     with gauges.started(kubectl, machine(name, way, node)) as vm, console(kubectl, name) as guest:
         guest.run(f"(gauge serve {PORT} >/dev/null 2>&1 &)")

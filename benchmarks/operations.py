@@ -179,10 +179,7 @@ async def echoes(kubectl: Kubectl, count: int) -> dict[str, list[float]]:
 
 
 def moved(port: int, direction: str, seconds: float) -> float:
-    """Return the MiB per second that one connection moves from (``down``) or to (``up``) ``gauge serve``.
-
-    Counting starts after the buffers of all hops are full: kubectl port-forward ends a connection with its first direction.
-    """
+    """Return the MiB per second that one connection moves from (``down``) or to (``up``) ``gauge serve``, once all buffers are full."""
     with socket.create_connection(("127.0.0.1", port), timeout=60) as link:
         link.sendall(b"r" if direction == "down" else b"s")
         room = bytearray(CHUNK)

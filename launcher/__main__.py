@@ -110,8 +110,8 @@ async def _to_the_end(run: Callable[[], Coroutine[Any, Any, int]]) -> NoReturn:
 def _heed_sigterm() -> None:
     """Exit at once on SIGTERM, even a pending one, until the event loop handles it.
 
-    The kernel drops signals without a handler in a container's first process, and the kubelet sends SIGTERM once. So the image's entry
-    point blocks it before Python starts, and this function unblocks it.
+    The image's entry point blocks SIGTERM, because without a handler the kernel would drop it in a container's first process. This unblocks
+    it.
     """
     signal.signal(signal.SIGTERM, _end)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})

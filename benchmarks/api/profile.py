@@ -37,9 +37,9 @@ def _deepest(frames: list[str]) -> str:
 
 
 def folded(stacks: str) -> tuple[int, Counter[str], Counter[str]]:
-    """Return the number of samples, and by function those ending in it and those passing through it.
+    """Return the number of busy samples, and by function those ending in it and those passing through it.
 
-    ``stacks``: from ``py-spy record --format raw``, without idle ones.
+    ``stacks``: from ``py-spy record --format raw``.
     """
     count, own, total = 0, Counter[str](), Counter[str]()
     for line in stacks.splitlines():

@@ -58,7 +58,7 @@ def template(kind: str, name: str) -> dict[str, Any]:
 
 
 def arguments(name: str) -> Iterator[str]:
-    """Yield the arguments of a Deployment's container, without those for etcd's certificates: later ones replace the others."""
+    """Yield the arguments of a Deployment's only container, except ``--etcd-…``. The caller's later ones replace them."""
     (container,) = template("Deployment", name)["spec"]["containers"]
     return (each for each in container["args"] if not each.startswith("--etcd-"))
 

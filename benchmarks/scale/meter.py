@@ -56,7 +56,7 @@ class Spent:
     requests: Mapping[str, int]
 
     def objects(self) -> int:
-        """Return the number of writes of objects other than Leases."""
+        """Return the number of writes of objects other than Leases and reviews."""
         return sum(count for name, count in self.requests.items() if name not in UNCOUNTED)
 
     def changed(self) -> dict[str, int]:

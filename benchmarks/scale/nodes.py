@@ -46,7 +46,10 @@ class Groups:
 
     @classmethod
     def of(cls, count: int, guests: int) -> Groups:
-        """Divide ``count`` nodes with ``guests`` machines each: a tenth of them, at most ``RACK_NODES``, are the rack."""
+        """Divide ``count`` nodes with ``guests`` machines each into halls of some ``HALL_GUESTS`` guests and the rack.
+
+        The rack is a tenth of the nodes, at most ``RACK_NODES`` or as many as a hall.
+        """
         every = tuple(f"node-{number:05}" for number in range(count))
         hall = max(2, HALL_GUESTS // guests)
         split = count - max(1, min(RACK_NODES, hall, count // 10))

@@ -51,7 +51,7 @@ def names_by_target(specification: Mapping[str, Any], given: Mapping[str, str] =
 
 
 def assigned(given: Mapping[str, str], specification: Mapping[str, Any]) -> dict[str, str]:
-    """Return libvirt's target names of the specification's disks, by the disks' names (docs/decisions/disks.md).
+    """Return libvirt's target names of the specification's disks, by the disks' names. Raises InvalidSpecification.
 
     ``given`` has a running guest's, by disk: they stay. Disks that were just removed are also there, because for one moment the guest may
     have both.
@@ -75,7 +75,6 @@ def _targets(specification: Mapping[str, Any], given: Mapping[str, str]) -> list
 
 
 def _scsi_controllers(targets: Sequence[tuple[str, str]]) -> int:
-    """Return how many SCSI controllers the disks need, by their (target name, bus) pairs: seven names fit on each."""
     places = [_index(target) for target, bus in targets if bus == "scsi"]
     return max(places) // _SCSI_DISKS + 1 if places else 0
 

@@ -25,7 +25,10 @@ class Share:
 
 
 def append(tree: Tree, definition: Definition) -> None:
-    """Append the devices. We start virtiofsd before the domain, because libvirt needs user namespaces to start it."""
+    """Append the devices. Raises InvalidSpecification.
+
+    We start virtiofsd before the domain, because libvirt needs user namespaces to start it.
+    """
     for share in shares(definition.specification):
         element = SubElement(tree.devices, "filesystem", type="mount")
         SubElement(element, "driver", type="virtiofs")
@@ -48,6 +51,6 @@ def shares(specification: Mapping[str, Any]) -> tuple[Share, ...]:
 
 
 def not_migratable(specification: Mapping[str, Any]) -> str:
-    """Return why the file systems prevent live migration; else empty."""
+    """Return why the file systems prevent live migration; else empty. Raises InvalidSpecification."""
     named = [each.name for each in shares(specification)]
     return f"virtiofsd in its pod holds the guest's open files of the file system {named[0]!r}" if named else ""

@@ -30,8 +30,8 @@ Edit: TypeAlias = tuple[parsing.Span, str]
 def fill(text: str, definition: Definition, taps: Mapping[str, Tap]) -> str:
     """Return ``text``, which is ``spec.domainXML``, with the pod's values filled in, as XML for libvirt.
 
-    Errors have the place in the XML. The definition's specification comes from :func:`apiserver.apis.virt.spec.described.domain_of`;
-    ``taps`` are by the interface's name.
+    Raises InvalidSpecification with the place in the XML. The definition's specification comes from
+    :func:`apiserver.apis.virt.spec.described.domain_of`; ``taps`` are by the interface's name.
     """
     try:
         found, root = beside.read_document(text)

@@ -59,7 +59,10 @@ def _append_kernel(element: Element, kernel_boot: Mapping[str, Any]) -> None:
 
 
 def kernel_file(container: Mapping[str, Any], key: str) -> str:
-    """Return the path of the kernel (``kernelPath``) or the initial RAM disk (``initrdPath``), below the image's directory."""
+    """Return the path of the kernel (``kernelPath``) or the initial RAM disk (``initrdPath``), below the image's directory.
+
+    Raises InvalidSpecification.
+    """
     value = container.get(key)
     # A leading slash means the root of the image.
     relative = value.lstrip("/") if isinstance(value, str) else value

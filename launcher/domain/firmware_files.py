@@ -29,7 +29,10 @@ class Efi:
 
 
 def efi(specification: Mapping[str, Any], uid: str, ovmf: PurePosixPath = OVMF) -> Efi | None:
-    """Return the files of the machine's UEFI; None for a BIOS. ``uid`` is the object's, ``ovmf`` the directory of the OVMF files."""
+    """Return the files of the machine's UEFI; None for a BIOS. Raises InvalidSpecification.
+
+    ``uid`` is the object's, ``ovmf`` the directory of the OVMF files.
+    """
     efi = firmware.efi(specification)
     if efi is None:
         return None
@@ -41,7 +44,7 @@ def efi(specification: Mapping[str, Any], uid: str, ovmf: PurePosixPath = OVMF) 
 
 
 def tpm_state(specification: Mapping[str, Any], uid: str) -> PurePosixPath | None:
-    """Return the TPM state's path in the pod, below that of :func:`state`; None: it is not persistent."""
+    """Return the TPM state's path in the pod, below that of :func:`state`; None: it is not persistent. Raises InvalidSpecification."""
     defaulted = tpm.defaulted(specification)
     return state(specification, uid) / "tpm" if defaulted is not None and defaulted["persistent"] else None
 

@@ -71,7 +71,7 @@ def _replace(path: Path, text: str) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """Write the files for each given type of guests; return 0."""
+    """Write the files for each type of guests; return 0. ``arguments``: the directory, and the types."""
     logs.configure("info")
     directory, *types = arguments
     Path(directory).mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -46,7 +46,7 @@ def errors(doing: str) -> Iterator[None]:
 
 
 def _words(error: libvirt.libvirtError) -> str:
-    """Return libvirt's message; for XML that violates its schema (checked only for ``spec.domainXML``), the useful part."""
+    """Return libvirt's message, with advice if no slot is free; of a violated schema (``spec.domainXML``), only the useful part."""
     text = str(error.get_error_message() or error)
     if _NO_SLOT in text:
         return f"{text}: detach another device, give the disk bus scsi, or restart the virtual machine"

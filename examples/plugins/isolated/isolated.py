@@ -83,7 +83,7 @@ table netdev {tap} {{
 def add(request: dict[str, Any], pod: str, node: str) -> dict[str, Any]:
     """Create the guest's tap, and bridge it to the node's bridge of its network; return tap and MAC address. May be repeated.
 
-    ``pod`` and ``node``: their network namespaces.
+    ``pod`` and ``node``: their network namespaces. Raises PluginError.
     """
     network = Network(request)
     mac, queues = network.interface["mac"], network.interface["queues"]

@@ -130,10 +130,9 @@ class Preparation:
 
 
 def _xml(machine: messages.Machine, found: Mapping[str, Found], own: tuple[int, ...], nodes: Mapping[int, int], *, pci_panic: bool) -> str:
-    """Return a domain's XML, made from the machine's domain or from its own XML.
+    """Return a domain's XML, made from the machine's domain or from its own XML. Raises InvalidSpecification.
 
-    ``found``: what exists at each disk's origin, by the disk's name; ``own``: dedicated processors; ``nodes``: the NUMA node of each;
-    ``pci_panic``: libvirt supports the PCI panic device.
+    The other arguments are fields of Definition; ``own``: ``processors``.
     """
     taps = {each.name: Tap(each.mac, each.tap, each.model, each.name) for each in machine.interfaces}
     definition = Definition(
