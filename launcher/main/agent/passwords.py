@@ -43,7 +43,7 @@ async def set_password(agent: Agent, request: messages.SetPassword) -> None:
 
 
 def refusal(text: str, user: str, secrets: tuple[str, ...]) -> str:
-    """Return the message for the agent's refusal: its reason, hidden if it contains ``secrets``, and what to check. ``text`` is libvirt's."""
+    """Return the message for the agent's refusal: libvirt's ``text``, hidden if it contains ``secrets``, and what to check in the guest."""
     _, quoted, rest = text.partition(_BEFORE_REASON)
     reason = rest if quoted else text
     known = next((each for each in _OF_AGENT if reason.startswith(each)), "")

@@ -256,7 +256,7 @@ def passt_works_again(known: Known) -> Known:
 
 
 def viewed(known: Known, consoles: int) -> Known:
-    """Return the state with the number of the console's viewers."""
+    """Return the state with the number of all consoles' viewers."""
     return with_status(known, consoles=consoles)
 
 
