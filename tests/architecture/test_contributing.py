@@ -90,7 +90,6 @@ def task_groups(tree: ast.Module) -> Iterator[str]:
 
 
 def _makes_one(value: ast.expr) -> bool:
-    """Return whether an expression makes a task group, also ``await stack.enter_async_context(asyncio.TaskGroup())``."""
     text = ast.unparse(value)
     return text == f"{_GROUP}()" or (text.startswith("await ") and text.endswith(f".enter_async_context({_GROUP}())"))
 

@@ -64,7 +64,6 @@ class Kubectl:
         return done
 
     def _are_served(self) -> bool:
-        """Return whether kube-apiserver serves our API group, whatever kubectl's discovery says."""
         return not self._run("get", "--raw", f"/apis/{names.GROUP}/{names.VERSION}").returncode
 
     def _run(self, *arguments: str, stdin: str | None = None, timeout: float = 60) -> subprocess.CompletedProcess[str]:

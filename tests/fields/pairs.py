@@ -128,7 +128,7 @@ def _sound(domain: Domain, place: Place, other: Any) -> tuple[Domain, Domain] | 
 
 
 def _faults(domain: Domain) -> int:
-    """Return the number of virt-api's errors for a domain; a type error counts 100 times, because it hides others."""
+    """Return the number of virt-api's errors; a type error counts 100 times, because it hides others."""
     vm = machine(domain)
     if wrong := sum(map(len, decoding.read(types.VirtualMachine, vm))):
         return 100 * wrong

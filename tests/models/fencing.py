@@ -143,7 +143,6 @@ def _promised(before: int, times: Times, *, confirmed: int | None = None, attest
 
 @cache
 def _lives(promised: int, times: Times) -> bool:
-    """Return whether the guest may live: the deadline, and the time to kill it, are not over."""
     until = decisions.deadline(decisions.State(confirmed=float(-promised)), times)
     return until is not None and until + times.kill > 0
 
@@ -169,7 +168,6 @@ def _voter_x(state: State, protocol: Protocol) -> Iterator[tuple[str, State]]:
 
 
 def _watch(unchanged_for: int, fresh_for: int, unread: int) -> Watch:
-    """Return what the controller knows: its last read was ``unread`` ticks ago."""
     read_at = float(-unread)
     return Watch("seen", read_at - unchanged_for, None if fresh_for == NONE else read_at - fresh_for, read_at)
 

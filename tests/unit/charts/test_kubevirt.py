@@ -590,8 +590,7 @@ COMPONENTS = ("virt-api", "virt-controller", "virt-handler", "etcd")
 def reaches(source: dict[str, str] | None, target: str, port: int, *settings: str) -> bool:
     """Return whether the rendered NetworkPolicies let ``source`` connect to a port of a pod of the release.
 
-    ``source`` is the labels of a pod in the release's namespace, ``{}`` for a pod of another namespace, None for an address outside pods. A
-    connection is allowed if no policy selects the target, or if a rule of a policy that selects it allows it (networking.k8s.io/v1).
+    ``source`` is the labels of a pod in the release's namespace, ``{}`` for a pod of another namespace, None for an address outside pods.
     """
     pods = {template["metadata"]["labels"].get("kubevirt.io"): template["metadata"]["labels"] for template in templates(*settings)}
     labels = pods[target]

@@ -299,7 +299,7 @@ def keep_pause(vm: dict[str, Any]) -> None:
 
 
 def _pause_of(status: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the pause in ``status.request``, an earlier release's form, which is newer; else ``status.pause``, else {}."""
+    """Return the pause: that of an earlier release in ``status.request``, which is newer, else ``status.pause`` or {}."""
     request = status.get("request") or {}
     if request.get("action") in _PAUSES:
         told = {key: request[key] for key in ("attempt", "generation", "time") if request.get(key) is not None}

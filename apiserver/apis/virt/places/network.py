@@ -74,8 +74,7 @@ def is_mac(text: str) -> bool:
 def derived_mac(seed: str, name: str, reserved: Set[str] = RESERVED_MACS) -> str:
     """Return a MAC address derived from ``seed`` and ``name``, but none of ``reserved``.
 
-    A guest's card: from the machine's uid and the interface's name, the same in each pod. Other links: from the guest's address and the
-    link's role.
+    For a guest's card: the machine's uid and the interface's name, so that it is the same in each pod.
     """
     digest = hashlib.sha256(f"{seed}\0{name}".encode()).digest()
     while (derived := _mac_of(digest)) in reserved:
@@ -88,11 +87,7 @@ def _mac_of(digest: bytes) -> str:
 
 
 def mac_problem(mac: str) -> str:
-    """Return why a guest cannot have this MAC address, or "".
-
-    With the bridge's address, the guest would receive its gateway's packets; a source address with the group bit violates IEEE 802, section
-    8.2.
-    """
+    """Return why a guest cannot have this MAC address, or ""."""
     if not is_mac(mac):
         return f"must be six pairs of hexadecimal digits such as {EXAMPLE_MAC}"
     mac = normal_mac(mac)

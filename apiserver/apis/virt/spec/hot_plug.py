@@ -122,7 +122,7 @@ def changes_of(vm: Mapping[str, Any]) -> Collection[str]:
 
 
 def path_of(disk: str) -> str:
-    """Return the path of the disk of this name: ``spec.domain.devices.disks[NAME]``."""
+    """Return the path of a disk: ``spec.domain.devices.disks[NAME]``."""
     return f"spec.domain.devices.disks[{disk}]"
 
 

@@ -41,7 +41,7 @@ def takes_interfaces(vm: Mapping[str, Any]) -> bool:
 
 
 def path_of(card: str) -> str:
-    """Return the path of the card of this name: ``spec.domain.devices.interfaces[NAME]``."""
+    """Return the path of a card: ``spec.domain.devices.interfaces[NAME]``."""
     return f"{_CARDS}[{card}]"
 
 

@@ -108,7 +108,6 @@ def _claims(domain: Domain) -> dict[str, str | None]:
 
 
 def _gets_processors(runs: Domain, desired: Domain) -> bool:
-    """Return whether the guest can get the desired processors; no device may have a queue per processor."""
     several = interfaces.has_several_queues(runs) or bool((runs.get("devices") or {}).get("blockMultiQueue"))
     return cpu.grows(runs, desired) and not several
 

@@ -127,8 +127,7 @@ def validate_label_selector(selector: Object | None, path: Path) -> list[FieldEr
 def _label_keys(holder: Object, path: Path) -> list[FieldError]:
     """Return errors in ``matchLabelKeys`` and ``mismatchLabelKeys``, which need a ``labelSelector``.
 
-    A key of matchLabelKeys may be neither in the selector nor in mismatchLabelKeys, because kube-apiserver adds the pod's values to the
-    selector.
+    kube-apiserver adds the pod's values of matchLabelKeys to the selector, so these keys may be neither there nor in mismatchLabelKeys.
     """
     selector, found = holder.get("labelSelector"), []
     matched, mismatched = (holder.get(each) or [] for each in ("matchLabelKeys", "mismatchLabelKeys"))

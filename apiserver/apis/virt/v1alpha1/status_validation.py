@@ -58,7 +58,6 @@ def _path(place: Place) -> Path:
 
 
 def _text(errors: Callable[[str], list[str]]) -> Form:
-    """Return a ``Form`` that checks a changed text with ``errors``; an empty text counts as absent."""
 
     def validate(value: Any, old: Any, place: Place) -> Iterator[FieldError]:  # noqa: ANN401 - any JSON value
         if value and value != old:

@@ -388,7 +388,6 @@ def _validate_empty(disk: Object, path: Path) -> list[FieldError]:
 
 
 def _validate_unique_claims(disks: Sequence[Object], path: Path) -> list[FieldError]:
-    """Return errors for repeated claims: QEMU locks each image. Names are compared in lower case."""
     seen: set[str] = set()
     found = []
     for position, disk in enumerate(disks):

@@ -160,10 +160,7 @@ def _validate_place(domain: Object, path: Path) -> list[FieldError]:
 
 
 def _validate_passt(interfaces: Sequence[Object], path: Path) -> list[FieldError]:
-    """Return errors in passt interfaces.
-
-    ``ports`` must be explicit (``[]``: none), because each port takes a socket of the pod.
-    """
+    """Return errors in passt interfaces. ``ports`` must be explicit, because each port takes a socket of the pod."""
     found: list[FieldError] = []
     for position, each in enumerate(interfaces):
         place = path.index(position)
