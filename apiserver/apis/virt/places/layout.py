@@ -12,7 +12,7 @@ from typing import Final
 
 @dataclass(frozen=True, slots=True)
 class Volume:
-    """An ``emptyDir`` in memory of a launcher pod."""
+    """An ``emptyDir`` in memory of a launcher pod, of ``size`` bytes."""
 
     name: str
     directory: str

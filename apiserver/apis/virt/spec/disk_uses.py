@@ -31,7 +31,7 @@ SERVER: Final = "server"
 
 
 class Lock(NamedTuple):
-    """A machine's lock on storage while it has a guest."""
+    """A machine's lock on storage, ``what``, while it has a guest. Machines of one ``group`` share it, but not of ``ALONE``."""
 
     what: str
     """``kind/claim``, for firmware state followed by ``/directory``; ``host/node/digest`` for a node's file; ``server/digest`` for a

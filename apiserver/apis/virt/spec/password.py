@@ -14,7 +14,7 @@ MAX_BODY_BYTES: Final = 16 << 10
 
 @dataclass(frozen=True, slots=True)
 class Password:
-    """A user's new password."""
+    """A user's new password; ``encrypted``: it is a hash, as in ``/etc/shadow``."""
 
     user: str
     password: str = field(repr=False)

@@ -33,7 +33,7 @@ PING: Final = "guestping"
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """A readiness or liveness probe of a guest, with defaults."""
+    """A readiness or liveness probe of a guest, with defaults. ``port`` 0: without port, or invalid."""
 
     handler: str
     port: int = 0

@@ -35,7 +35,10 @@ RECORD: Final = ("sourceNode", "sourcePod", "targetNode", "targetPod", "startTim
 
 @dataclass(frozen=True, slots=True)
 class Rights:
-    """Fields and condition types of a machine's status that a virt-handler's write may change."""
+    """Fields and condition types of a machine's status that a virt-handler's write may change.
+
+    ``attempt``: fields of the current attempt, each once.
+    """
 
     fields: frozenset[str]
     settable: frozenset[str]
@@ -86,7 +89,10 @@ TAKEN_OVER: Final = frozenset({"nodeName", "podName", "podUID", "migration"})
 
 @dataclass(frozen=True, slots=True)
 class MachineWrite:
-    """A virt-handler's write of a machine's status, with the data to check it."""
+    """A virt-handler's write of a machine's status, with the data to check it.
+
+    ``migration``: the stored one that ``new`` names, for a takeover.
+    """
 
     node: str
     """The writing virt-handler's."""
