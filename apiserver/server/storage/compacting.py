@@ -1,7 +1,7 @@
 """Compact history every five minutes to its state five minutes earlier, by one of the servers on an etcd.
 
 As in ``k8s.io/apiserver/pkg/storage/etcd3/compact.go``: the first server to write the key ``compact_rev_key`` in an
-interval compacts, so any number of replicas, even with a Go server, compact as often as one.
+interval compacts, so any number of replicas compact as often as one.
 """
 
 from __future__ import annotations
