@@ -54,7 +54,7 @@ class Expression:
 
 @dataclass(frozen=True, slots=True)
 class Webhook:
-    """One webhook of a configuration."""
+    """One webhook of a configuration; ``fails_open``: failed calls do not refuse the request."""
 
     uid: str
     """``configuration/name/number``, because names may repeat."""
