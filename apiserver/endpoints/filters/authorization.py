@@ -45,7 +45,7 @@ class Authorizer(Protocol):
 
 
 class CachingAuthorizer(Authorizer, Protocol):
-    """An authorizer with a cache."""
+    """An authorizer with a cache that a caller can bypass."""
 
     async def decide_anew(self, user: User, info: RequestInfo) -> Decision:
         """Return a current decision, not a cached one; raises InternalError."""
@@ -67,7 +67,7 @@ class AllowAll:
 
 
 class Delegated:
-    """Sends reviews to kube-apiserver; caches answers."""
+    """An authorizer that asks kube-apiserver by SubjectAccessReviews, and caches answers."""
 
     def __init__(
         self,

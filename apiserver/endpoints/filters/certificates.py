@@ -22,7 +22,7 @@ _MOST_LENGTHS: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class Certificate:
-    """A verified certificate."""
+    """A client's verified certificate."""
 
     issuer: Authority
     since: float

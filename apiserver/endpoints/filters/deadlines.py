@@ -15,7 +15,7 @@ LOOK_SECONDS: Final = 1.0
 
 
 class Deadline:
-    """The time limit of one request."""
+    """The time limit of one request; ``expired``: its task was cancelled."""
 
     __slots__ = ("ends", "expired", "task")
 

@@ -35,7 +35,7 @@ _MANY: Final = 4
 
 
 class Impersonation:
-    """Applies the impersonation headers."""
+    """Checks and applies the impersonation headers (``kubectl --as``)."""
 
     def __init__(self, authorizer: Authorizer) -> None:
         self._authorizer = authorizer

@@ -34,7 +34,7 @@ _ENDS: Final = ("$", ":")
 
 
 class Origins:
-    """Checks the origins of streams."""
+    """Refuses streams that browsers open for pages of other hosts."""
 
     def __init__(self, allowed: Sequence[re.Pattern[str]] = ()) -> None:
         """Take patterns; an origin of another host must match one."""

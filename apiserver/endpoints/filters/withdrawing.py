@@ -64,7 +64,7 @@ class Anew:
 
 
 class Withdrawing:
-    """Rechecks the users of streams."""
+    """Rechecks the rights of streams' users."""
 
     def __init__(
         self,

@@ -1,7 +1,6 @@
 """Limit connections, and choose which one to close.
 
-A refused client could be kube-apiserver. So the holder of most connections loses one: addresses with many displace each
-other's before a holder of few.
+A refused client could be kube-apiserver. So the holder of most connections loses one.
 """
 
 from __future__ import annotations
