@@ -34,7 +34,7 @@ def flags(selection: Selection) -> tuple[str, ...]:
 
 
 class Kubectl:
-    """Calls of kubectl in one namespace."""
+    """Runs the program kubectl for one cluster, user and namespace."""
 
     def __init__(self, selection: Selection, namespace: str = "") -> None:
         """An empty ``namespace`` is for cluster-scoped objects."""

@@ -1,7 +1,7 @@
 """Serve a machine's stream on a loopback port, for a local program.
 
-Each connection gets its own websocket, the first before the program starts, so that the plugin reports the machine's
-errors. A withdrawn right ends everything.
+The first websocket opens before the program starts, so that the plugin reports the machine's errors. A withdrawn right
+ends everything.
 
 The kubeconfig is loaded again when its credentials are rejected: by a 401, or by a failed connection from a server that
 requires a client certificate.
