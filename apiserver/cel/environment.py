@@ -21,7 +21,7 @@ TYPES: Final[Mapping[str, Type]] = {name: Type(name) for name in _TYPES}
 
 @dataclass(frozen=True)
 class Environment:
-    """Names that expressions may use."""
+    """Functions and variables that expressions may use."""
 
     library: Library
     variables: frozenset[str] = frozenset()

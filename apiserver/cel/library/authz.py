@@ -70,7 +70,7 @@ class Authorizer(Opaque):
 
 @dataclass(slots=True, eq=False)
 class PathCheck(Opaque):
-    """A check of a path."""
+    """A check of a path, before its verb."""
 
     type_name: ClassVar[str] = "kubernetes.authorization.PathCheck"
     authorizer: Authorizer
@@ -88,7 +88,7 @@ class GroupCheck(Opaque):
 
 @dataclass(slots=True, eq=False)
 class ResourceCheck(Opaque):
-    """A check of a resource."""
+    """A check of a resource, before its verb."""
 
     type_name: ClassVar[str] = "kubernetes.authorization.ResourceCheck"
     authorizer: Authorizer
@@ -103,7 +103,7 @@ class ResourceCheck(Opaque):
 
 @dataclass(slots=True, eq=False)
 class Decision(Opaque):
-    """A check's answer."""
+    """A check's answer, as CEL value."""
 
     type_name: ClassVar[str] = "kubernetes.authorization.Decision"
     answer: Answer
