@@ -69,6 +69,7 @@ class Prober:
         *,
         may_be_asked: Callable[[messages.Status | None], bool],
         changed: Callable[[Link], None],
+        second: float = 1.0,
     ) -> None:
         """Start without probes.
 
@@ -77,11 +78,13 @@ class Prober:
             clock: for the time since the guest's start.
             may_be_asked: whether a guest can answer.
             changed: called when the verdict on a pod's guest changed.
+            second: length of a second of ``periodSeconds``; shorter in tests.
         """
         self._question = question
         self._clock = clock
         self._may_be_asked = may_be_asked
         self._changed = changed
+        self._second = second
         self._asked: dict[_Key, _Asked] = {}
         self._starting: asyncio.Queue[_Asked] = asyncio.Queue()
 
@@ -135,7 +138,7 @@ class Prober:
         question = self._question(asked.wanted.probe, asked.wanted.address)
         while True:
             await asyncio.sleep(max(0.0, pause))
-            due = loop.time() + asked.wanted.probe.period_seconds
+            due = loop.time() + asked.wanted.probe.period_seconds * self._second
             try:
                 await self._ask_once(asked, question)
             except Exception:  # one guest's probe must not stop the others

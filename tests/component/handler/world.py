@@ -57,6 +57,8 @@ VMS = "/apis/kubevirt.io/v1alpha1/virtualmachines"
 MIGS = "/apis/kubevirt.io/v1alpha1/migrations"
 EVENTS = "/api/v1/events"
 STORAGE_PLUGINS = frozenset({"images", "absent"})
+PROBE_SECOND = 0.1
+"""Seconds for which a probe with ``periodSeconds: 1`` pauses."""
 HOSTS = {"n": "10.0.0.1", "n2": "10.0.0.2"}
 
 
@@ -247,6 +249,7 @@ class Handler:
             clock,
             may_be_asked=self._may_be_asked,
             changed=self._link_changed,
+            second=PROBE_SECOND,
         )
         plugins, records = Plugins(kubelet / "plugins", {"storage": STORAGE_PLUGINS}), Records(kubelet / "records")
         disks = PluginDisks(plugins, records, kubelet, disk_limits)
