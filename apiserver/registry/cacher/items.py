@@ -26,7 +26,7 @@ _warm: deque[Item] = deque()
 class Item:
     """One object at one revision, shared and immutable; decodes ``object`` on demand."""
 
-    __slots__ = ("_object", "key", "labels_at", "pieces", "revision", "stale")
+    __slots__ = ("_object", "fields", "key", "labels_at", "pieces", "revision", "stale")
 
     def __init__(
         self, key: str, revision: int, obj: dict[str, Any] | None, *pieces: bytes, stale: bool = False, labels_at: int = 0
@@ -42,6 +42,8 @@ class Item:
         self.stale = stale
         """Stored in an old form (key or version): the next write renews it, even without change."""
         self.labels_at = labels_at
+        self.fields: Mapping[str, str] | None = None
+        """Selectable fields; kept by the first selection that reads them, so that further ones do not decode the object."""
         self._object = HubObject(obj) if obj is not None else None
         if obj is not None:
             _keep_warm(self)

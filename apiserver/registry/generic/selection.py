@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from apiserver.apis.meta import fields, labels
@@ -54,7 +54,7 @@ class Selection:
         """Return whether the item is selected."""
         if not self.labels.is_everything and not self.labels.matches(item.labels):
             return False
-        return self.fields.is_everything or self.fields.matches(self._fields(item))
+        return self.fields.is_everything or self.fields.matches(_fields(self.strategy, item))
 
     @property
     def number(self) -> int:
@@ -78,20 +78,21 @@ class Selection:
                 found.append(item)
         return found
 
-    def _fields(self, item: Item) -> dict[str, str]:
-        metadata = item.object["metadata"]
-        known = {"metadata.name": metadata["name"], "metadata.namespace": metadata.get("namespace", "")}
-        if self.fields.field_names <= _METADATA:
-            return known
-        return {**self.strategy.selectable_fields(item.object), **known}
-
 
 def _label(key: str) -> Callable[[Item], str]:
     return lambda item: item.labels.get(key) or ""
 
 
 def _field(strategy: Strategy, field: str) -> Callable[[Item], str]:
-    return lambda item: strategy.selectable_fields(item.object).get(field) or ""
+    return lambda item: _fields(strategy, item).get(field) or ""
+
+
+def _fields(strategy: Strategy, item: Item) -> Mapping[str, str]:
+    if item.fields is None:
+        metadata = item.object["metadata"]
+        own = {"metadata.name": metadata["name"], "metadata.namespace": metadata.get("namespace", "")}
+        item.fields = {**strategy.selectable_fields(item.object), **own}
+    return item.fields
 
 
 def parse(strategy: Strategy, label_selector: str, field_selector: str) -> Selection:

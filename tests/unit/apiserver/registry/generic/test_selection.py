@@ -61,3 +61,15 @@ def test_items_are_selected_one_by_one_and_together(labels: str, fields: str, ex
         having = {item.key for item in ITEMS if found.read(item) == found.value}
         assert having >= {item.key for item in ITEMS if chosen(item)}
         assert not chosen.is_trigger or having == {item.key for item in ITEMS if chosen(item)}
+
+
+def test_further_field_selections_do_not_decode_the_object() -> None:
+    item = thing("one", "node1")
+    on_node1, on_node2 = (selection.parse(Things(), "", f"spec.node={node}") for node in ("node1", "node2"))
+    assert on_node1(item)
+
+    item.cool()
+    item.pieces = (b"not JSON",)
+
+    assert on_node1(item)
+    assert not on_node2(item)
