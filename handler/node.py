@@ -76,7 +76,7 @@ class Node:
     async def give_devices(self, vm: Mapping[str, Any], pod_uid: str, connection: Connection) -> messages.Accelerator:
         """Give the pod's device nodes to its user, and mount the node's files that are its disks. Idempotent.
 
-        Return the accelerator for its guest: KVM if the pod has the device.
+        Return the accelerator for its guest: KVM if the pod has the device. Raises NotTheDevice, StorageHangs, OSError.
         """
         nodes = list(device_nodes(vm))
         domain = domain_of(vm)
@@ -97,7 +97,7 @@ class Node:
     async def mount_claim(self, pod_uid: str, connection: Connection, attachment_uid: str, disk: Mapping[str, Any]) -> None:
         """Mount what an attachment pod has for a disk in a guest's pod. Idempotent.
 
-        Raises OSError also while the attachment pod's process does not listen yet.
+        Raises NotOfThisPod, NotTheDevice, StorageHangs, or OSError, also while the attachment pod's process does not listen yet.
         """
 
         def begin() -> Callable[[], None]:
@@ -108,7 +108,7 @@ class Node:
     async def unmount_claim(self, pod_uid: str, connection: Connection, disk: Mapping[str, Any]) -> None:
         """Unmount a disk's claim, image and overlay in a guest's pod, so that no process there uses them. Idempotent.
 
-        Raises OSError EBUSY while QEMU uses the disk.
+        Raises OSError EBUSY while QEMU uses the disk; also NotTheDevice, StorageHangs or another OSError.
         """
 
         def begin() -> Callable[[], None]:
@@ -156,15 +156,18 @@ class Node:
         return qemu_capabilities.read(self._capabilities, accelerator)
 
     async def prepare_network(self, vm: Mapping[str, Any], pod_uid: str, connection: Connection) -> tuple[Interface, ...]:
-        """Set up the pod's network, and return the guest's interfaces. Idempotent."""
+        """Set up the pod's network, and return the guest's interfaces. Idempotent. Raises Unsupported, CommandFailed, Fault."""
         return await self._networks.prepare(vm, pod_uid, connection.process)
 
     async def join_network(self, vm: Object, card: str, pod_uid: str, connection: Connection) -> Interface:
-        """Set up one card that a running guest has or gets, and return it. Idempotent. Raises NotInPod if the pod lacks what it needs."""
+        """Set up one card that a running guest has or gets, and return it. Idempotent.
+
+        Raises NotInPod if the pod lacks what it needs; also Unsupported, CommandFailed, Fault.
+        """
         return await self._networks.join(vm, card, pod_uid, connection.process)
 
     async def leave_network(self, vm: Object, card: str, pod_uid: str, connection: Connection) -> None:
-        """Remove from the pod and its plugin a card that the guest released. Idempotent."""
+        """Remove from the pod and its plugin a card that the guest released. Idempotent. Raises CommandFailed or Fault."""
         await self._networks.leave(vm, card, pod_uid, connection.process)
 
     async def forward(self, connection: Connection, addresses: Sequence[str]) -> None:

@@ -94,7 +94,7 @@ class Link:
     """Global ones with prefix length, 10.244.1.7/24, except those from router advertisements."""
 
     def of_family(self, version: int) -> tuple[str, ...]:
-        """Return the link's addresses of IPv4 (4) or IPv6 (6)."""
+        """Return the link's addresses of IPv4 (4) or IPv6 (6), with prefix lengths."""
         return tuple(each for each in self.addresses if (":" in each) == (version == 6))
 
 

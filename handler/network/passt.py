@@ -17,7 +17,7 @@ from handler.network.binding import Interface, Observed, Plan, Unsupported, Want
 
 
 def plan(wanted: Wanted, observed: Observed) -> Plan:
-    """Return the plan to connect the guest by passt. Raises Unsupported without an address on ``eth0``."""
+    """Return the plan to connect the guest by passt. Raises Unsupported if the pod's link is missing or has no address."""
     uplink = pod_link(wanted, observed)
     addresses = in_order(wanted, uplink.of_family(4), uplink.of_family(6))
     if not addresses:

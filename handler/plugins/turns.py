@@ -24,7 +24,7 @@ class NoTurn(TimeoutError):
 class Turns:
     """Several turns for calls; the next one goes to the namespace that has waited longest since its last.
 
-    After a timeout, a namespace has at most one turn until a call is answered.
+    One turn (of several) is left for other namespaces. After a timeout, a namespace has at most one until a call is answered.
     """
 
     def __init__(self, number: int) -> None:

@@ -91,7 +91,7 @@ def connection_of(link: Link | None) -> Connection:
 
 
 def error_of(refused: LauncherRefused) -> errors.StatusError:
-    """Return the StatusError for a launcher's refusal."""
+    """Return the StatusError for a launcher's refusal: Timeout, Conflict (also for NotReady), BadRequest, or else ServiceUnavailable."""
     message = one_line(str(refused), MAX_REFUSAL)
     match refused.reason:
         case "Timeout":

@@ -57,7 +57,10 @@ class EncryptedStorage:
         return self._opened(entry)
 
     async def range(self, prefix: str, *, start: str = "", limit: int = 0, revision: int = 0) -> Page:
-        """Return a decrypted page as ``Storage.range``: at most ``limit`` (0: all) entries from ``start`` on, at ``revision`` (0: now)."""
+        """Return a page as ``Storage.range``, decrypted: at most ``limit`` (0: all) entries from ``start`` on, at ``revision`` (0: now).
+
+        An undecryptable entry comes as stored.
+        """
         page = await self._inner.range(prefix, start=start, limit=limit, revision=revision)
         await self._fetch(page.entries)
         return Page(tuple(map(self._opened, page.entries)), page.revision, page.more, page.count)
@@ -81,7 +84,7 @@ class EncryptedStorage:
 
     @asynccontextmanager
     async def watch(self, prefix: str, *, after: int, previous: bool = True) -> AsyncIterator[AsyncIterator[Batch]]:
-        """Watch the changes of ``prefix`` after revision ``after`` as ``Storage.watch``, decrypted."""
+        """Watch the changes of ``prefix`` after revision ``after`` as ``Storage.watch``, decrypted; undecryptable values come as stored."""
         async with self._inner.watch(prefix, after=after, previous=previous) as batches, aclosing(self._follow(batches)) as opened:
             yield opened
 

@@ -81,7 +81,7 @@ def is_promised(leases: Kubectl, node: str, pod: Object) -> None:
 
 
 def serve_from(system: Kubectl, node: str) -> None:
-    """Move all replicas of virt-controller and virt-api to ``node``. The caller has cordoned the other nodes.
+    """Move all replicas of virt-controller and virt-api to ``node``, and wait. The caller has cordoned the other nodes.
 
     A watch through a replica of virt-api that is cut off lasts until TCP gives up, in minutes.
     """

@@ -25,9 +25,9 @@ MAX_ADDRESSES: Final = 8
 
 
 def with_guest(vm: Object, status: Object, observed: messages.Status, now: datetime) -> tuple[Object, float | None]:
-    """Return the status with the guest agent's data, and the seconds until more may be written, or None.
+    """Return the status with the guest agent's data and condition, and the seconds until more may be written, or None.
 
-    Changed data are written once per ``WRITE_SECONDS``; none while the guest stops.
+    Changes come at most once per ``WRITE_SECONDS``; none while the guest stops, or is silent just after its migration.
     """
     stored = dig_vm(vm, "status", "guest")
     if observed.stopping or (stored is not None and _has_just_arrived(observed, now)):

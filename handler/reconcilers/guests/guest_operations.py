@@ -102,7 +102,7 @@ def with_results(vm: Mapping[str, Any], told: Sequence[messages.OperationStatus]
 
 
 def events(vm: Mapping[str, Any], status: Mapping[str, Any]) -> Iterator[tuple[EventType, str, str]]:
-    """Yield type, reason and message of an Event for each operation with a new result."""
+    """Yield type, reason and message of an Event for each operation unfinished in ``vm`` and finished in ``status``, the new one."""
     waiting = {each["id"] for each in operations.of(vm) if not operations.is_finished(each)}
     for operation in status.get("operations") or ():
         if operation["id"] not in waiting or not operations.is_finished(operation):

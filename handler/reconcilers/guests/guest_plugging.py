@@ -48,7 +48,10 @@ class Plugging:
         self._filling = filling
 
     async def take(self, vm: Object, link: Link, step: Step) -> Result | None:
-        """Attach or detach a device, and record a failure; return when to check again, None: at once."""
+        """Attach or detach a device, and record a failure; return when to check again, None: at once.
+
+        Raises Disconnected or StatusError.
+        """
         self._failures.begin(vm, link)
         try:
             rest = await self._take(vm, link, step)
