@@ -185,7 +185,7 @@ class Pods:
 
 
 def send(link: socket.socket, size: int) -> None:
-    """Send ``size`` random bytes, and wait for an acknowledging byte."""
+    """Send ``size`` random bytes (whole chunks), and wait for an acknowledging byte."""
     chunk = memoryview(os.urandom(CHUNK_BYTES))
     for _ in range(size // CHUNK_BYTES):
         link.sendall(chunk)
@@ -193,7 +193,7 @@ def send(link: socket.socket, size: int) -> None:
 
 
 def receive(listener: socket.socket, size: int, wrap: Callable[[socket.socket], socket.socket] = lambda link: link) -> None:
-    """Accept one connection, receive ``size`` bytes, and acknowledge them with a byte."""
+    """Accept one connection, receive ``size`` bytes (whole chunks), and acknowledge them with a byte."""
     accepted, _ = listener.accept()
     with wrap(accepted) as link:
         buffer = memoryview(bytearray(CHUNK_BYTES))

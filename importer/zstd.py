@@ -62,7 +62,7 @@ class Decompressor:
         """Return at most ``max_length`` bytes from the data and earlier leftovers.
 
         Raises:
-            ZstdError: it is damaged.
+            ZstdError: the data is damaged.
             MemoryError: it needs more memory than allowed.
         """
         data = self._left + data

@@ -13,12 +13,15 @@ ASKED: Final = 64
 
 @dataclass(frozen=True)
 class Operation:
-    """One row of the benchmark's table: requests of the load generator."""
+    """One row of the benchmark's table: requests of the load generator.
+
+    ``wanted``: minimum ratio of the reference server's processor time to ours, 0 for none. ``cpu``: seconds of processor time per sample;
+    the kernel counts ticks of 10 ms.
+    """
 
     key: str
     verb: str
     wanted: float = 0
-    """Minimum ratio of the reference server's processor time to ours; 0: none."""
     namespace: str = "bench"
     names: str = "o"
     objects: int = ASKED
@@ -27,7 +30,6 @@ class Operation:
     rate: float = 0.0
     watchers: int = 0
     cpu: float = 1.0
-    """Seconds of processor time per sample; the kernel counts ticks of 10 ms."""
     quick_cpu: float = 1.0
     many: bool = False
     """10,000 objects exist during the measurement."""

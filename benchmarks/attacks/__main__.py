@@ -25,13 +25,12 @@ _ROOT: Final = Path(__file__).parents[2]
 
 @dataclass(frozen=True)
 class Case:
-    """An attack with its number of connections and addresses."""
+    """An attack with its number of connections and addresses; ``times``: factor of its duration."""
 
     attack: str
     count: int
     addresses: int = 1
     times: float = 1.0
-    """Factor of the duration."""
 
     @property
     def name(self) -> str:

@@ -116,7 +116,7 @@ class Wire:
                 return b""
 
     def ask_for_keys(self, times: int) -> bytes:
-        """Return records that change our keys and request the server's new ones, ``times`` times (RFC 8446, section 4.6.3)."""
+        """Return records that change our keys and request the server's new ones, ``times`` times (RFC 8446)."""
         library = ctypes.CDLL(_ssl.__file__)
         pointer = ctypes.c_void_p.from_address(id(getattr(self._object, "_sslobj")) + _SSL_OF_OBJECT)  # noqa: B009 - no public name
         for _ in range(times):

@@ -15,7 +15,7 @@ EVERYBODY: Final = "255.255.255.255"
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """The only client and its settings, with dotted IPv4 addresses."""
+    """The only client and its settings, with dotted IPv4 addresses. ``router`` None: ``server``; empty: none."""
 
     mac: str
     address: str
@@ -26,7 +26,6 @@ class Lease:
     dns: tuple[str, ...] = ()
     search: tuple[str, ...] = ()
     router: str | None = None
-    """None: ``server``; empty: none."""
     routes: tuple[tuple[str, str], ...] = ()
     """Destinations and gateways, unless the router's is the only route. Destinations on the link have an empty gateway."""
 

@@ -110,14 +110,14 @@ class Device:
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """The memory of a domain that may get more, in bytes."""
+    """The memory of a domain that may get more, in bytes. ``plugged`` and ``requested`` do not contain ``at_boot``."""
 
     at_boot: int
     """What it always has."""
     plugged: int
-    """What the guest has in addition."""
+    """What the guest has now."""
     requested: int
-    """What the guest should have in addition; it takes and releases this at its own pace."""
+    """What the guest should have; it takes and releases this at its own pace."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,10 +177,13 @@ NO_TERMS: Final = Terms()
 
 @dataclass(frozen=True, slots=True)
 class Disks:
-    """How a migration treats the domain's disks."""
+    """How a migration treats the domain's disks.
+
+    ``copied`` has libvirt's target names (``vda``); ``moved``, pairs of a path that a disk may have here, and its path at the target.
+    """
 
     copied: tuple[str, ...] = ()
-    """libvirt's target names (``vda``). Their files exist at the target, with the same size."""
+    """Their files exist at the target, with the same size."""
     shallow: bool = False
     """Copy only what was written to the overlays, not all that the guest sees."""
     shared: bool = False
@@ -188,7 +191,6 @@ class Disks:
     uri: str = ""
     """Unix socket for the copies: here, and at the target, where QEMU listens."""
     moved: tuple[tuple[str, str], ...] = ()
-    """Pairs of a path that a disk may have here, and its path at the target."""
 
 
 NO_DISKS: Final = Disks()

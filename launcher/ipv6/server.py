@@ -115,7 +115,7 @@ class Server:
     def _lose(self, told: Settings, error: OSError) -> None:
         """Reopen the tap, at once if virt-handler made a new one, but at most once per ``again_seconds``.
 
-        The event loop reports an unreadable tap as readable all the time.
+        The event loop always reports an unreadable tap as readable.
         """
         logger.warning("cannot read virt-launcher's tap, reopening it", extra={"tap": network.CONTROL_TAP, "error": str(error)})
         loop = asyncio.get_running_loop()

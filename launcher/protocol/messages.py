@@ -164,12 +164,11 @@ class Import:
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """A file with a suspended guest's memory."""
+    """A file with a suspended guest's memory; ``digest``: SHA-256 of its header, in hexadecimal."""
 
     id: str
     """Of the operation that saved it; also its file's name."""
     digest: str
-    """SHA-256 of its header, in hexadecimal."""
     on_node_disk: bool = False
     """At ``layout.NODE_DISK``, else in the machine's claim."""
 

@@ -36,10 +36,9 @@ async def _look(children: Children, disk: Mapping[str, Any], seconds: float) -> 
 
 
 def _source(disk: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the image as options of QEMU, like libvirt's except for authentication.
+    """Return the image as options of QEMU, like libvirt's, but with a key only ``cephx``.
 
-    With a key, libvirt's XML still lets the monitor choose ``none``. ``cephx`` makes both sides prove that they have the key, which detects
-    a false monitor.
+    Both sides then prove that they have the key; libvirt's XML lets the monitor choose ``none``.
     """
     source = disk["source"]
     monitors = [{"host": host, "port": str(port)} for host, port in network_disks.endpoints(disk)]

@@ -98,7 +98,7 @@ def delete_others(uid: str, root: Path, keep: str = "") -> None:
 
 
 def seal(partial: Path, image: Path, sync: Callable[[int], None] = os.fsync) -> Sealed:
-    """Rename libvirt's finished file to ``image``, durably; return its digest, size and machine type.
+    """Rename libvirt's finished file to ``image``, durably; return its header's digest, size and machine type.
 
     Raises ImageUnusable for a bad header, and OSError.
     """
