@@ -113,7 +113,10 @@ class Revision(Model):
 
 
 class VirtualMachineReplicaSetStatus(Model):
-    """Numbers of machines. Those in deletion count only as terminatingReplicas, those that are over only as finishedReplicas."""
+    """Numbers of machines.
+
+    Those in deletion count only as terminatingReplicas and, without ordinals, finished ones only as finishedReplicas.
+    """
 
     replicas: Int32 | None = Field(None, description="Number of machines.")
     fully_labeled_replicas: Int32 | None = Field(None, description="Number of machines that have all labels of the template.")
