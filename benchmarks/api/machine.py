@@ -38,8 +38,8 @@ def describe(revision: str, python: str) -> dict[str, Any]:
 def export(revision: str, directory: Path, python: str) -> Path:
     """Write a revision's sources, by default the work tree's, into the new ``directory``; return it.
 
-    They are compiled for ``python``, because compiling imports takes some MiB. A ``revision`` with ``/`` that is a directory is returned
-    unchanged. Raises ProgramFailed for an unknown one.
+    They are compiled for ``python``, to save memory. A ``revision`` with ``/`` that is a directory is returned unchanged. Raises
+    ProgramFailed for an unknown one.
     """
     if "/" in revision and Path(revision).is_dir():
         return Path(revision).absolute()

@@ -157,7 +157,7 @@ def _create(cluster: Cluster, name: str, node: str, spec: dict[str, Any]) -> Non
 
 
 def _is_fenced(cluster: Cluster, name: str, entry: dict[str, Any]) -> bool:
-    """Return whether csi-addons reports success for this fence, as it was created. Raises ValueError if it is another or changed one."""
+    """Return whether csi-addons reports success for this fence. Raises ValueError if it failed, was edited, or differs from ``entry``."""
     found = cluster.ask(f"{FENCES}/{name}")
     metadata, spec, status = found["metadata"], found["spec"], found.get("status") or {}
     # The status does not name the generation to which it belongs.

@@ -54,7 +54,7 @@ class Sealed:
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """The directories of a pod that may have images."""
+    """The directories of a pod for images."""
 
     claim: Path
     node_disk: Path

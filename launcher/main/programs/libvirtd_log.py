@@ -39,7 +39,7 @@ class Lines:
         self._rest = b""
 
     def feed(self, data: bytes) -> list[bytes]:
-        """Return the lines that ``data`` completes."""
+        """Return the lines that ``data`` completes or makes too long."""
         *lines, self._rest = (self._rest + data).split(b"\n")
         if len(self._rest) > MAX_LINE:
             lines.append(self._rest)
