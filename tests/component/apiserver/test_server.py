@@ -296,7 +296,7 @@ async def test_a_stream_is_joined_both_ways_and_says_why_it_ends(pki: Pki, api: 
     async with api.session.get(f"{api.url}{api.path}/w1/tap", headers=UPGRADE) as answer:
         assert (answer.status, (await answer.json())["message"]) == (400, "the guest is off")
     listening.close()
-    await server.shutdown(1)
+    await server.shutdown(0.05)
     with pytest.raises(aiohttp.WSServerHandshakeError) as refused:
         await api.session.ws_connect(f"{api.url}{api.path}/w1/tap")
     assert refused.value.status == 503

@@ -39,7 +39,7 @@ async def tapped(pki: Pki, api: Api, serve: Serve = echo) -> AsyncIterator[str]:
     api.strategy.tap.destination = Destination(f"https://127.0.0.1:{port}/x", "handler", pki.client("virt-api"))
     yield f"{api.url}{api.path}/w1/tap"
     listening.close()
-    await server.shutdown(1)
+    await server.shutdown(0.05)
 
 
 async def open_streams(api: Api) -> float:
