@@ -161,7 +161,7 @@ class Storage(Protocol):
     def watch(self, prefix: str, *, after: int, previous: bool = True) -> AbstractAsyncContextManager[AsyncIterator[Batch]]:
         """Return a context manager with batches of the changes under ``prefix`` after the revision ``after``, perhaps a future one.
 
-        ``previous``: changes include previous values. Without it, the store sends half as much.
+        ``previous``: changes include previous values, for which the store sends twice as much.
 
         Raises (from the iterator):
             Compacted: the watch's position is gone; read everything again.

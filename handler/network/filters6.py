@@ -43,7 +43,7 @@ def bridged_guest(mac: str, address: str, router: str = "") -> str:
     """Return the chains for a guest with the pod's address on the pod's own network; virt-launcher answers for ``router``, unless empty.
 
     The guest may use and announce only this and the link-local address that follows from its MAC address; with another one it may only talk
-    to virt-launcher. Its own solicitations that come back are dropped: it would believe that its address is taken.
+    to virt-launcher. Its own solicitations that come back are dropped, or it would give up its address.
     """
     link = network.link_local(mac)
     asked = f"    ip6 nexthdr icmpv6 icmpv6 type nd-neighbor-solicit {_TARGET} {_number(router)} goto guest_control\n" if router else ""
@@ -84,7 +84,7 @@ def bridged_guest(mac: str, address: str, router: str = "") -> str:
 def outside(mac: str) -> str:
     """Return the rules that block, from outside, router advertisements, all to DHCPv6's client port, and the guest's own frames (``mac``).
 
-    An advertisement's first fragment may contain only options, so fragments without a plain protocol are dropped.
+    Fragments without a plain protocol are dropped, because they may be of an advertisement.
     """
     return f"""    meta protocol ip6 ether saddr {mac} counter name sent_back drop
     frag nexthdr != {_FRAGMENTED_OUTSIDE} counter name router_outside drop

@@ -28,10 +28,9 @@ class NotListening(OSError):
 
 @contextmanager
 def opened(pod_uid: str, kubelet: Path = places.KUBELET_DIRECTORY) -> Iterator[Launcher]:
-    """Yield the process of an attachment pod as a Launcher, closed afterwards. Raises ValueError for an invalid uid.
+    """Yield the process of an attachment pod as a Launcher, closed afterwards. Raises OSError, or ValueError for an invalid uid.
 
-    Raises NotOfThisPod if a process outside of this pod listens at its socket; NotListening if the pod is not here, or does not listen yet;
-    or OSError.
+    Raises NotOfThisPod if a process outside of this pod listens at its socket; NotListening if the pod is not here, or does not listen yet.
     """
     try:
         with places.run_directory(pod_uid, kubelet) as directory, places.connect(directory, layout.ATTACHMENT_SOCKET) as link:

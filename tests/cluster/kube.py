@@ -38,7 +38,7 @@ class Kubectl:
 
     @property
     def environment(self) -> dict[str, str]:
-        """Return environment variables for kubectl, which needs a fifth less time without early garbage collection."""
+        """Return environment variables for kubectl, which is a fifth faster without early garbage collection."""
         path = f"{ROOT / '.venv/bin'}:{os.environ['PATH']}"
         return {**os.environ, "KUBECONFIG": str(self.kubeconfig), "PATH": path, "GOGC": "off", "GOMEMLIMIT": "200MiB"}
 

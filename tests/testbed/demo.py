@@ -98,7 +98,7 @@ def _expected(*, own: bool) -> dict[str, float]:
 def prepare() -> None:
     """Build programs and images, two at a time.
 
-    Go compiles a package twice if two programs need it at once. So CoreDNS follows Kubernetes, which shares nearly all of its packages.
+    CoreDNS follows Kubernetes, because two builds at once would compile their many common packages twice.
     """
     with futures.ThreadPoolExecutor(2) as pool:
         for done in futures.as_completed([pool.submit(_build, _FIRST), pool.submit(_prepare_the_others)]):

@@ -19,7 +19,7 @@ def _mount(*arguments: str) -> None:
 def prepare(directory: pathlib.Path) -> None:
     """Give this mount namespace, a node's, a /proc of its processes only, and its own /run, /var/lib and /var/log.
 
-    The kubelet's device-plugin directory is hard-coded, two nodes' CNI, container and plugin state must not meet.
+    Two nodes' CNI, container and plugin state must not meet.
     """
     _mount("-t", "proc", "proc", "/proc")
     _mount("-t", "tmpfs", "-o", "mode=755", "tmpfs", "/run")
@@ -37,7 +37,7 @@ def prepare(directory: pathlib.Path) -> None:
 def started() -> str:
     """Return when this process started, in clock ticks since the machine's start.
 
-    This tells the file of this process from an earlier one's. The number of its PID namespace does not: the kernel uses it again.
+    This distinguishes it from an earlier process; the number of its PID namespace, which the kernel uses again, does not.
     """
     return pathlib.Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19]
 

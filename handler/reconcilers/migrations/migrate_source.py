@@ -198,9 +198,9 @@ class MigrateSource(migration_side.Side[side_plan.SourceAction]):
 
 
 def _may_operate(vm: Object | None, migration: Object) -> bool:
-    """Return whether an operation of the machine is unfinished, or one may have been requested that this process has not heard of.
+    """Return whether the machine has an unfinished operation, or may get one, because its status does not name the Migration yet.
 
-    virt-api takes none once the machine's status names the Migration. ``vm`` None: True; an invalid ``vm``: False.
+    ``vm`` None: True; an invalid ``vm``: False.
     """
     if vm is None:
         return True
