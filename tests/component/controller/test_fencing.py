@@ -52,7 +52,7 @@ class Rack(Node):
 
         await self.api.edit(NODES, "", name, change)
 
-    async def loses_the_node(self, *, other_holds: int = 3600) -> dict[str, Any]:
+    async def loses_the_node(self, *, other_holds: float = 3600) -> dict[str, Any]:
         """Run a machine on node1, then make node1 unreachable; return the pod. ``other_holds``: seconds that node2's Lease is valid."""
         await self.beat()
         other = heartbeat.lease("node2", LEASE_NAMESPACE, Verdict(accelerated=False, reason="test"), "1990-01-01T00:00:00Z")
@@ -66,7 +66,7 @@ class Rack(Node):
 @asynccontextmanager
 async def rack(api: FakeAPI, directory: Path) -> AsyncIterator[Rack]:
     found = Rack(api, directory)
-    flags = (f"--fence-agent={found.agent}", "--fence-delay=1s", "--fence-timeout=5s")
+    flags = (f"--fence-agent={found.agent}", "--fence-delay=500ms", "--fence-timeout=5s")
     async with working(api, "--no-leader-elect", *flags, elapsed=found.elapsed):
         judged = api.authorize
         assert judged is not None

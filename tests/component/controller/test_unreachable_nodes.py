@@ -16,8 +16,8 @@ from tests.component.controller.test_controller import LEASES, NODES, PODS, VMS,
 from tests.fakes.kubeapi import FakeAPI
 
 LEASE_NAMESPACE = names.node_lease_namespace("kubevirt")
-HOLDS = 1
-"""Seconds that a sign of life is valid; 40 in a cluster."""
+HOLDS = 0.5
+"""Seconds that a sign of life is valid; 40 in a cluster. Looks are not closer than ``MIN_REQUEUE_SECONDS``."""
 
 
 class Node(Cluster):
@@ -32,7 +32,7 @@ class Node(Cluster):
     def elapsed(self) -> float:
         return self.now
 
-    async def beat(self, holds: int = HOLDS) -> None:
+    async def beat(self, holds: float = HOLDS) -> None:
         now = f"1990-01-01T00:00:00.{next(self._beats):06}Z"
         lease = heartbeat.lease("node1", LEASE_NAMESPACE, Verdict(accelerated=False, reason="test"), now)
         lease["spec"]["leaseDurationSeconds"] = holds
