@@ -64,7 +64,7 @@ class Peer:
     def _connect(self) -> None:
         interfaces = (bytes([each]).ljust(MOST, b"\0") for each in (0, self._kind, 0, 0))
         self._send(INTERFACES, 0, struct.pack("<I", 1) + b"".join(interfaces))
-        kinds = bytes(0 if each % 16 == 0 else INVALID for each in range(MOST))  # control in both directions, and no others
+        kinds = bytes(0 if each % 16 == 0 else INVALID for each in range(MOST))
         self._send(ENDPOINTS, 0, kinds + bytes(2 * MOST) + struct.pack("<H", 64) * MOST)
         device = struct.pack("<BBBBHHH", FULL_SPEED, 0, 0, 0, self._vendor, self._product, 0x0100)
         self._send(CONNECT, 0, device)

@@ -147,7 +147,7 @@ class Api:
                 try:
                     self.delete(each, name_of(one), grace_period=grace_period)
                 except errors.NotFound:
-                    continue  # it is gone already
+                    continue
         for each in kinds:
             self.until_list(each, lambda left: not left, timeout=timeout, what=f"the end of all {each}")
 

@@ -65,7 +65,7 @@ def test_a_guest_sees_its_disks_drives_and_cards(
     kubectl.api.ready("vm", VM, timeout=120)
     with console(kubectl, VM) as guest:
         guest.expect("GUEST-READY", timeout=180)
-        assert "BOOT_IMAGE=vmlinuz" in guest.run("cat /proc/cmdline")  # from the USB disk
+        assert "BOOT_IMAGE=vmlinuz" in guest.run("cat /proc/cmdline")
         for bus, parent, mebibytes in (("sata", "ata", SATA_MIB), ("scsi", "virtio", SCSI_MIB)):
             disk = found(guest, "sd", parent)
             assert words(guest, f"cat /sys/block/{disk}/size", 1) == [str(mebibytes << 11)]

@@ -57,7 +57,6 @@ def test_a_cut_off_guest_ends_before_it_starts_elsewhere(kubectl: Kubectl, syste
             sealed = leases.api.get("lease", names.guardian_lease(node.name))
         leases.api.until("lease", names.guardian_lease(node.name), lambda lease: not guards.is_sealed(lease), timeout=120, what="no seal")
         system.api.ready("node", node.name, timeout=120)
-        # a failed attempt's pod stays, for its logs
         kubectl.api.until(
             "pod", pod["metadata"]["name"], lambda found: found["status"].get("phase") == "Failed", timeout=120, what="its end"
         )

@@ -81,7 +81,7 @@ def test_viewer_reads_the_guest_info(machine: Kubectl) -> None:
     assert info["agent"]["version"]
     assert info["users"] == [{"userName": "alice", "loginTime": "2026-01-01T00:00:00Z"}]
     told = {*info, *(each["field"] for each in info.get("unavailable") or ())}
-    assert {"os", "timezone", "interfaces", "applications"} <= told  # no disk is mounted
+    assert {"os", "timezone", "interfaces", "applications"} <= told
     assert any(each["mac"] == status(machine)["interfaces"][0]["mac"] for each in info["interfaces"])
     (reason,) = [each["reason"] for each in info["unavailable"] if each["field"] == "applications"]  # busybox has no packages
     assert reason

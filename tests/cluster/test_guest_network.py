@@ -137,7 +137,7 @@ def test_a_service_means_a_port_of_the_guest_by_its_name(kubectl: Kubectl, asker
             wait_for_answer(client, "hello-from-8080", service, 80)
             wait_for_answer(client, "hello-from-8080", pod)
             assert not answers(client, pod, 8081, "hello-from")
-            wait_for_answer(guest, "hello-from-8081", GUEST6 if ":" in pod else GUEST, 8081)  # its real address
+            wait_for_answer(guest, "hello-from-8081", GUEST6 if ":" in pod else GUEST, 8081)
         wait_for_forwarded(kubectl, "net-ports", "hello-from-8080")
         refused = kubectl.try_run("virt", "port-forward", "net-ports", ":8081")
         assert refused.returncode == 1

@@ -82,4 +82,4 @@ def test_helm_is_told_at_once_that_starts_are_given_up(kubectl: Kubectl, testgue
 
     assert done.returncode != 0
     assert TIMED_OUT not in done.stderr
-    assert releases(kubectl, tmp_path).get("broken") is None  # rolled back
+    assert releases(kubectl, tmp_path).get("broken") is None

@@ -214,7 +214,7 @@ def test_import_fills_a_claim_before_the_guest_gets_it(kubectl: Kubectl, system:
         assert [each["state"] for each in vm["status"]["changes"]] == ["Failed"]
         assert "signature" not in str(vm["status"]["changes"])
         assert not is_true("Migratable")(vm)
-        edit(kubectl, ROOT)  # the claim stays empty
+        edit(kubectl, ROOT)
         kubectl.api.until("vm", VM, lambda vm: "running" not in vm["status"], timeout=60, what="no disk")
         no_attachment_pod(kubectl)
 

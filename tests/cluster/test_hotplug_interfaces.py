@@ -100,7 +100,7 @@ def test_cards_come_and_go(
         until_seen(guest, MAC, there=False)
         assert has_card(guest, own)
         killed = kill_all(system, "virt-handler")
-        edit(kubectl, DEFAULT, LAN)  # its link stays
+        edit(kubectl, DEFAULT, LAN)
         await_recovery(system, "virt-handler", killed)
         until_cards(kubectl, "default", "lan")
         until_seen(guest, MAC, there=True)

@@ -31,7 +31,7 @@ def test_a_guest_boots_from_an_image_that_was_downloaded_once(kubectl: Kubectl, 
     kubectl.api.apply(with_disks(vm, {"name": "root", "type": "PersistentVolumeClaim", "source": source}))
 
     failed = kubectl.api.until("vm", "imported", has("DisksReady", reason="ImportFailed"), timeout=120, what="DisksReady is ImportFailed")
-    assert condition_of(failed, "DisksReady")["message"].startswith(f"disk 'root': {URL}: ")  # no query shown
+    assert condition_of(failed, "DisksReady")["message"].startswith(f"disk 'root': {URL}: ")
     assert "ImportFailed" in kubectl("get", "vm", "imported")
     (status,) = kubectl.api.get("vm", "imported")["status"]["imports"]
     assert (status["disk"], status["phase"]) == ("root", "Retrying")

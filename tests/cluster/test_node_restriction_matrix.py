@@ -13,7 +13,7 @@ from tests.cluster.test_node_restriction import (
     victim,
 )
 
-__all__ = ["stolen", "victim"]  # fixtures
+__all__ = ["stolen", "victim"]
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 

@@ -36,7 +36,7 @@ def test_stream_of_pythons_kubernetes_client_is_a_console(kubectl: Kubectl, test
     try:
         stream.sock.settimeout(60)
         shown = b""
-        while b"GUEST-READY" not in shown:  # the guest's output may arrive in pieces
-            shown += stream.sock.recv()  # the channels are those of exec
+        while b"GUEST-READY" not in shown:
+            shown += stream.sock.recv()
     finally:
         stream.close()

@@ -214,7 +214,7 @@ def keeps_the_expensive(sets: Sets) -> Any:
     found = sorted(sets.settled(4), key=name_of)
     for cost, each in zip(("5", "-3", "100", "7"), found, strict=True):
         sets.kubectl.api.patch(sets.kind.replica, name_of(each), {"metadata": {"annotations": {sets.kind.cost: cost}}})
-    if sets.kind.replica == "pods":  # running pods go last, whatever they cost
+    if sets.kind.replica == "pods":
         sets.kubectl.api.until(
             sets.kind.set, "web", lambda each: dig(each, "status", "readyReplicas") == 4, timeout=WAIT, what="ready pods"
         )
@@ -235,7 +235,7 @@ def keeps_the_ready(sets: Sets) -> Any:
     sets.create_one("unready", nodeSelector={"no": "node"})
     sets.until(lambda all_: "unready" not in names(all_), "the end of the unready one")
     stayed = names(sets.settled(2)) == first
-    sets.clean()  # before the other kind's pods
+    sets.clean()
     return stayed
 
 

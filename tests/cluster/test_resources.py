@@ -42,7 +42,7 @@ def test_machine_has_the_requested_shares_queues_and_threads(kubectl: Kubectl, t
         asked, limit = (quantity.parse(resources[each]["memory"]).bytes for each in ("requests", "limits"))
         assert limit - asked == (192 - 96) << 20
         pod = kubectl.api.get("vm", VM)["status"]["podName"]
-        threads = kubectl("exec", pod, "--", "sh", "-c", "cat /proc/[0-9]*/task/*/comm || :").split()  # threads may end meanwhile
+        threads = kubectl("exec", pod, "--", "sh", "-c", "cat /proc/[0-9]*/task/*/comm || :").split()
         assert any(each.startswith("IO") for each in threads), threads
         with console(kubectl, VM) as guest:
             guest.expect("press Enter for a prompt")

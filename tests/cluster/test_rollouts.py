@@ -63,7 +63,7 @@ def test_guests_of_a_set_follow_its_template(kubectl: Kubectl, testguest: None) 
     assert attempts(pool.updated()) == [1, 1]
 
     pool.edit(devices={"disks": [SLOW]})
-    assert attempts(pool.updated()) == [1, 1]  # live
+    assert attempts(pool.updated()) == [1, 1]
     kubectl.api.until("vm", "db-0", lambda each: "running" not in each["status"], timeout=60, what="the guest takes the edit")
 
     pool.edit(memory={"guest": "144Mi"})

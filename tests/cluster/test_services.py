@@ -102,7 +102,7 @@ def test_a_service_leads_to_a_guest_while_it_runs(kubectl: Kubectl) -> None:
         eventually(functools.partial(answers, kubectl, place), timeout=60, what=f"an answer by the Service, {place}")
     with forwarded(kubectl, f"pod/{pod}", PORT) as port, urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=30) as answer:
         assert b"from-the-guest" in answer.read()
-    if testbed_kubectl.is_own_cluster():  # from the node itself, as the kubelet probes
+    if testbed_kubectl.is_own_cluster():
         assert [probed(vm["status"]["nodeName"], each) for each in addresses] == ["from-the-guest"] * 2
 
     kubectl.api.verb("served", "pause")
@@ -118,7 +118,7 @@ def answers(kubectl: Kubectl, place: str) -> bool:
 
 
 def probed(node: str, address: str) -> str:
-    from tests.testbed import progress  # not in other clusters
+    from tests.testbed import progress
 
     return progress.output_of(["ip", "netns", "exec", node, "busybox", "wget", "-q", "-O", "-", f"http://{host(address)}:{PORT}/"]).strip()
 
@@ -130,7 +130,7 @@ def looks_until_the_switch(kubectl: Kubectl, migration: str) -> list[tuple[str, 
     ]["targetPod"]
 
     def is_over() -> bool:
-        pod = kubectl.api.get("pod", target)  # the order matters
+        pod = kubectl.api.get("pod", target)
         status = kubectl.api.get("migration", migration)["status"]
         if kubectl.api.get("vm", "moving")["status"]["podName"] != target:
             found.append((status["phase"], said_in(pod)[0]))
@@ -191,7 +191,7 @@ def test_no_connection_goes_to_the_pod_that_waits_for_the_guest(kubectl: Kubectl
     assert left is None or said_in(left) == ("False", "GuestElsewhere")
     assert said(kubectl, moved["targetPod"]) == ("True", "GuestRunning")
     known = kubectl.api.get("pod", moved["targetPod"])["status"]["conditions"]
-    for kind in (names.GUEST_RUNNING_GATE, "Ready"):  # in whole seconds
+    for kind in (names.GUEST_RUNNING_GATE, "Ready"):
         since = datetime.fromisoformat((condition(known, kind) or {})["lastTransitionTime"])
         assert since >= at["Running"].replace(microsecond=0)
 

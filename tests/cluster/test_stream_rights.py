@@ -112,7 +112,7 @@ def test_cross_origin_pages_get_no_console_by_kube_apiserver(machine: Kubectl) -
     # Tenants can serve pages from kube-apiserver's address (services/…/proxy), so it must be listed as well.
     for origin in (EVIL, "null", here.server, "http://localhost:8001"):
         assert dial(url, here.tls, [*here.headers, BROWSER], origin) == 403, origin
-        assert dial(url, here.tls, list(here.headers), origin) == 101, origin  # a program
+        assert dial(url, here.tls, list(here.headers), origin) == 101, origin
     assert dial(url, here.tls, list(here.headers), None) == 101
 
 
@@ -121,7 +121,7 @@ def test_pages_of_virt_apis_own_address_get_a_console(machine: Kubectl, system: 
     machine("create", "rolebinding", "direct", "--clusterrole=edit", f"--serviceaccount={machine.namespace}:direct")
     token = machine("create", "token", "direct").strip()
     tls = ssl.create_default_context()
-    tls.check_hostname, tls.verify_mode = False, ssl.CERT_NONE  # for the Service's names
+    tls.check_hostname, tls.verify_mode = False, ssl.CERT_NONE
 
     def ask(origin: str) -> int:
         # kubectl port-forward ends when a stream is abandoned.

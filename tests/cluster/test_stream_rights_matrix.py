@@ -5,7 +5,7 @@ import pytest
 from tests.cluster.kube import Kubectl
 from tests.cluster.test_stream_rights import is_forbidden, machine
 
-__all__ = ["machine"]  # a fixture
+__all__ = ["machine"]
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 

@@ -74,7 +74,7 @@ def test_a_service_spreads_over_the_pods_of_both_nodes(bare_kubectl: Kubectl) ->
         bare_kubectl.api.ready("pod", name, timeout=120)
 
     ipv4, ipv6 = bare_kubectl.api.get("service", "web")["spec"]["clusterIPs"]
-    known = 'until [ "$(fetch http://$host/ 2>/dev/null)" = $pod ]; do sleep 0.2; done'  # kube-proxy lags
+    known = 'until [ "$(fetch http://$host/ 2>/dev/null)" = $pod ]; do sleep 0.2; done'
     ask = "for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do echo $host $(fetch http://$host/) || exit 1; done"
     hosts = ("web", ipv4, f"[{ipv6}]")
     wait = f"for host in {' '.join(hosts)}; do for pod in web1 web2; do {known}; done; done"

@@ -39,7 +39,7 @@ async def test_an_answer_counts_only_with_the_certificate_of_the_lease() -> None
     async with a_guardian("a", cut_off=True) as a:
         another = await keys.self_signed(attesting.SERVER_NAME)
         assert await attesting.ask({"a": replace(a, certificate=another.certificate.decode())}) == frozenset()
-        assert await attesting.ask({"b": a}) == frozenset()  # it says that it is a
+        assert await attesting.ask({"b": a}) == frozenset()
         for broken in (
             replace(a, certificate="x"),
             replace(a, certificate=""),
@@ -56,7 +56,7 @@ async def test_silent_connections_do_not_take_memory() -> None:
         port = int(a.address.rpartition(":")[2])
         opened = [await asyncio.open_connection("127.0.0.1", port) for _ in range(attesting.MAX_PER_HOST + 20)]
         try:
-            async with asyncio.timeout(2):  # before the limit for the handshake
+            async with asyncio.timeout(2):
                 for reader, _ in opened[attesting.MAX_PER_HOST :]:
                     assert await _is_closed(reader)
             assert not opened[0][0].at_eof()

@@ -117,7 +117,7 @@ async def test_first_pass_creates_everything_and_the_second_nothing(world: World
     assert len(world.api.writes) == writes
     names = world.certificate("kubevirt-virt-api-tls").dns_names
     assert {"virt-api.kubevirt.svc", "localhost"} <= names
-    assert "annotations" not in world.api.get(STATEFUL_SETS, NAMESPACE, ETCD)["spec"]["template"]["metadata"]  # no restart
+    assert "annotations" not in world.api.get(STATEFUL_SETS, NAMESPACE, ETCD)["spec"]["template"]["metadata"]
 
 
 async def test_etcds_authority_signs_only_etcds_certificates(world: World) -> None:
@@ -207,7 +207,7 @@ async def test_authority_rotation_never_requires_missing_trust(world: World) -> 
     world.now += POLICY.authority * 0.67
 
     await world.settle(3)
-    assert world.certificate("kubevirt-ca") == old  # the old one signs
+    assert world.certificate("kubevirt-ca") == old
     assert len(world.bundle()) == 2
     assert world.bundle() == world.bundle("kubevirt-virt-api-tls") == [each.pem for each in reading.read_bundle(world.published())]
     template = world.api.get(STATEFUL_SETS, NAMESPACE, ETCD)["spec"]["template"]
@@ -226,7 +226,7 @@ async def test_authority_rotation_never_requires_missing_trust(world: World) -> 
 
     world.now += POLICY.node - timedelta(seconds=2)
     await world.settle()
-    assert old.pem in world.bundle()  # nodes renew later
+    assert old.pem in world.bundle()
     assert len(world.bundle("kubevirt-etcd-ca")) == 1
     world.now += timedelta(seconds=3)
     await world.settle()

@@ -57,7 +57,7 @@ class Pod:
 def test_a_launcher_ends_after_the_deadline_without_a_guardian(tmp_path: Path, pods: list[Deadline]) -> None:
     pod, path = Pod(tmp_path, os.getuid(), pods), tmp_path / "node1"
     handler = Deadlines(path / deadlines.FILE, pod.kubelet, lambda: [UID], lambda: pod.now)
-    asyncio.run(handler.look())  # no guardian yet
+    asyncio.run(handler.look())
     file = DeadlineFile(path, "boot")
     assert file.read() is None
     file.write(200.0)

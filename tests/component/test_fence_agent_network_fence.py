@@ -181,7 +181,7 @@ async def test_a_node_is_off_once_csi_addons_reports_each_fence(storage: Storage
     storage.pod(storage.claim(CEPH), {"name": "tmp", "emptyDir": {}}, machine=storage.machine("PersistentVolumeClaim", "Image"))
     with storage.answering(succeeds):
         await storage.fence(ENTRY, {**ENTRY, "driver": "rook-ceph.cephfs.csi.ceph.com"})
-        await storage.fence(ENTRY, {**ENTRY, "driver": "rook-ceph.cephfs.csi.ceph.com"})  # a repeated call
+        await storage.fence(ENTRY, {**ENTRY, "driver": "rook-ceph.cephfs.csi.ceph.com"})
     found = [each["spec"] for each in storage.fences()]
     assert [each["driver"] for each in found] == [CEPH, "rook-ceph.cephfs.csi.ceph.com"]
     assert found[0] == {**ENTRY, "fenceState": "Fenced"}

@@ -109,7 +109,7 @@ async def test_a_returned_node_ends_listed_guests_and_is_unsealed(world: World) 
     side.link.up = True
     await world.pass_time(1)
     assert side.pods == set()
-    side.pods.add(POD)  # a guest that does not end keeps the seal
+    side.pods.add(POD)
     side.unkillable = True
     side.killer.doom(frozenset({POD}))
     before = len([each for each in world.api.writes if names.guardian_lease("a") in each[1]])
@@ -231,7 +231,7 @@ async def test_a_late_first_lease_does_not_outlast_a_withdrawal(world: World) ->
     side = world.sides["a"]
     await side.guardian.withdraw()
     await world.api.remove(LEASES, NAMESPACE, names.guardian_lease("a"))
-    side.file.write(world.now + 40)  # of a guardian that ended during its first write
+    side.file.write(world.now + 40)
     side.start()
     await side.guardian.step()
     side.link.lands_after = 5.0
@@ -248,7 +248,7 @@ async def test_a_withdrawal_removes_the_seal_of_ended_guests(world: World) -> No
     side = world.sides["a"]
     side.link.up = False
     await world.pass_time(70, until=lambda: world.sealed_at is not None)
-    side.pods.add(POD)  # it does not end at once
+    side.pods.add(POD)
     side.start()
     side.link.up = side.unkillable = True
     await side.guardian.step()
@@ -326,7 +326,7 @@ async def test_an_error_about_one_lease_does_not_stop_others(world: World) -> No
     await world.api.put(LEASES, guards.lease("0", NAMESPACE, guards.Promise(voters=VOTERS), "2026-01-01T00:00:00.000000Z", None))
 
     world.api.authorize = lambda method, path, _: method != "PUT" or not path.endswith("/virt-guardian-0")
-    await world.pass_time(10)  # the other Lease is due first
+    await world.pass_time(10)
     world.sides["a"].runs = False
     world.sides["a"].pods.clear()
     await world.pass_time(70, until=lambda: world.sealed_at is not None)

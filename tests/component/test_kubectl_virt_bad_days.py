@@ -248,7 +248,7 @@ async def test_start_of_a_connection_is_compared_briefly(server: FakeStreams, wa
         assert isinstance(one.session, Counted)
         printed = one.session.printed
         await asyncio.sleep(0.3)
-        assert one.session.printed == printed  # once
+        assert one.session.printed == printed
         one.type(b"a")
         await until(lambda: one.read().endswith(b"first line of the boot\r\nA"))
 

@@ -77,7 +77,7 @@ async def test_a_strangers_pod_with_our_label_holds_nothing_up() -> None:
 
         assert await shut_down(client) == (True, "all guests have ended")
     [looked] = [query for _, path, query in api.requests if path == PODS]
-    assert looked["limit"] == "10"  # limits memory, whatever foreign pods hold
+    assert looked["limit"] == "10"
 
 
 async def test_an_api_that_refuses_is_told_and_ends_in_time() -> None:

@@ -68,7 +68,7 @@ def private_libvirtd() -> Iterator[Daemon]:
         yield daemon
     finally:
         for path in (run / "libvirt/qemu/run").glob("*_*.pid"):
-            with suppress(FileNotFoundError, ValueError, ProcessLookupError):  # the domain is ending
+            with suppress(FileNotFoundError, ValueError, ProcessLookupError):
                 os.kill(int(path.read_text()), signal.SIGKILL)
         process.terminate()
         process.wait()

@@ -192,7 +192,7 @@ async def test_revoked_node_gets_no_certificate_and_others_learn_it(cluster: Clu
                 await asyncio.sleep(0.1)
                 made = await thief.get(CERTIFICATE_SIGNING_REQUESTS, made["metadata"]["name"])
             assert made["status"]["conditions"][0]["message"].startswith("node node1 is revoked")
-            with pytest.raises(errors.Forbidden):  # its own revocation
+            with pytest.raises(errors.Forbidden):
                 await thief.patch(CONFIG_MAPS, trust.CONFIG_MAP, {"data": {"revoked.node1": None}}, NAMESPACE)
         await operator.patch(CONFIG_MAPS, trust.CONFIG_MAP, {"data": {"revoked.node1": None}}, NAMESPACE)
         await eventually(lambda: not one.problem(), seconds=5)

@@ -75,7 +75,7 @@ async def test_the_cache_and_its_watches_outlive_kills_of_etcd(tmp_path: Path) -
                 async with asyncio.timeout(20):
                     while folded != stored:
                         await asyncio.sleep(0.05)
-                assert cache.listings == 1  # without another list
+                assert cache.listings == 1
                 folding.cancel()
     finally:
         await store.close()

@@ -93,7 +93,7 @@ class Guests:
             if number := _grown(disk):
                 if not on_console or self._is_seen(guest, number):
                     return True
-                continue  # not reachable yet, or an ended guest's
+                continue
             if status.get("phase") == "Running" and str(status.get("podUID")) in self.qemus(guest):
                 self._tell(guest, disk.newest())
         return False
@@ -115,7 +115,7 @@ class Guests:
                 screen.type(SERVE)
                 screen.type(COUNT % (number, SECTORS))
                 screen.expect(r"tick \d+\r?\n", timeout=CONSOLE_SECONDS)
-        except (AssertionError, OSError, subprocess.TimeoutExpired):  # not at its prompt yet, or unreachable
+        except (AssertionError, OSError, subprocess.TimeoutExpired):
             return
 
     def _known_as(self, guest: str) -> str:

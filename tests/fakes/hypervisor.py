@@ -91,7 +91,7 @@ class FakeHypervisor:
         return self._xml[name]
 
     async def create(self, name: str, xml: str, *, validate: bool = False) -> None:
-        del validate  # it has no schema
+        del validate
         await self._step("create")
         self._fail()
         if name in self.domains:

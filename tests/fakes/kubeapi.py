@@ -335,7 +335,7 @@ def _decided(old: Object, new: Object, subresource: str) -> Object:
             raise errors.Invalid("status.certificate: Forbidden: updates may not modify certificate content once set")
         status = after
     else:
-        status = before  # the rest is immutable
+        status = before
     if len(set(kinds)) != len(kinds) or set(kinds) >= set(DECISIONS):
         raise errors.Invalid("status.conditions: Invalid value: Approved and Denied conditions are mutually exclusive")
     return {**copied(old), "status": status}

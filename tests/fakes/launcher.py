@@ -216,7 +216,7 @@ class FakeLauncher:
 
     def _change(self, request: messages.Change, domain: messages.DomainStatus) -> None:
         value = live_changes.SETTINGS[request.what].value(request.device)
-        taken = {"requested" if request.what == live_changes.MEMORY.what else "value": value}  # a guest takes memory when a test says so
+        taken = {"requested" if request.what == live_changes.MEMORY.what else "value": value}
         settings = tuple(
             replace(each, **taken) if (each.what, each.name) == (request.what, request.name) else each for each in domain.settings
         )

@@ -167,7 +167,7 @@ def test_guest_uses_the_processor_only_when_spinning(typed: bool, tmp_path: Path
             assert guest.processor_seconds() - before < 0.2
             guest.ask("spin")
         before, used = guest.processor_seconds(), 0.0
-        for _ in range(60):  # seconds, shared with other work
+        for _ in range(60):
             guest.expect(r"tick \d+\n")
             if (used := guest.processor_seconds() - before) > 0.5:
                 break

@@ -65,7 +65,7 @@ def differences(reference: Any, ours: Any, member: str = "") -> Iterator[Differe
         yield from (Difference(_surplus(member, each), ABSENT, each) for each in ours[shorter:])
     elif _is_empty_details(reference, ours, member):
         return
-    elif type(reference) is not type(ours) or reference != ours:  # in Python, True equals 1
+    elif type(reference) is not type(ours) or reference != ours:
         yield Difference(member or "body", reference, ours)
 
 

@@ -69,7 +69,7 @@ class FlunderStrategy(Strategy):
         return [invalid(field, "", f"cannot be empty if referenceType is {kind}")]
 
     def validate_update(self, obj: Object, old: Object) -> list[FieldError]:
-        return []  # as the sample does
+        return []
 
 
 class FlunderV1beta1Strategy(Spoke):

@@ -38,7 +38,7 @@ def test_process_boots_further_guests_in_its_slot(tmp_path: Path) -> None:
     one.end()
     one.end()
     assert not one.is_held
-    third.begin()  # its slot is free
+    third.begin()
     for each in (other, third):
         each.end()
 

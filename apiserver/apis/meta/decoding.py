@@ -41,7 +41,7 @@ def read(model: type[BaseModel], obj: dict[str, Any]) -> tuple[tuple[str, ...], 
         return (), (invalid(Path(place), "…", f"an object has at most {MAX_VALUES} values in its lists and maps"),)
     nulls = written is None or b"null" in written
     if not nulls and _fits(model, content):
-        return (), ()  # nothing to drop
+        return (), ()
     unknown = _unknown_nulls(model, content) if nulls else []
     if (deep := _drop_nulls(content, _MAX_DEPTH)) is not None:
         return (), (invalid(_path(deep), "…", f"nested deeper than {_MAX_DEPTH} levels"),)

@@ -132,7 +132,7 @@ def _merge_list_field(result: dict[str, Any], patch: Mapping[str, Any], key: str
     if key in result:
         merged = _ordered([*original], order, original, shape.merge_key) if given is None else _merge_list(original, given, shape, order)
         merged = [each for each in merged if _identity(each) not in deleted]
-    else:  # a new list is used as it is
+    else:
         merged = _ordered([_clean(each) for each in given or [] if not _is_directive_itself(each)], order, original, shape.merge_key)
     if merged or key in result or isinstance(given, list):
         result[key] = merged

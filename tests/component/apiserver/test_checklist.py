@@ -214,7 +214,7 @@ async def test_auz_01_05_and_06_forbidden_users_learn_nothing(cluster: Cluster) 
     assert await ask("mallory", "GET", "/nope") == 403
     assert cluster.reviews[-1]["nonResourceAttributes"] == {"path": "/nope", "verb": "get"}
     for method, path, verb, subresource in (
-        ("GET", f"{base}/x/tap", "create", "tap"),  # a connected user can type
+        ("GET", f"{base}/x/tap", "create", "tap"),
         ("PUT", f"{base}/x/paint", "update", "paint"),
         ("POST", f"{base}/x/paint", "create", "paint"),
         ("PATCH", f"{base}/x/status", "patch", "status"),

@@ -75,7 +75,7 @@ async def test_meta_11_orphan_is_collected_and_shared_dependent_freed(api: Api) 
     freed = await api.call("PATCH", "shared", json.dumps(patch).encode(), Accept=ONE, Content_Type=STRATEGIC)
     assert (freed.code, freed.json["kind"]) == (200, "PartialObjectMetadata")
     assert [each["name"] for each in freed.json["metadata"]["ownerReferences"]] == ["stays"]
-    patch["metadata"]["uid"] = gone["metadata"]["uid"]  # another object of that name
+    patch["metadata"]["uid"] = gone["metadata"]["uid"]
     assert (await api.call("PATCH", "shared", json.dumps(patch).encode(), Accept=ONE, Content_Type=STRATEGIC)).code == 409
 
 

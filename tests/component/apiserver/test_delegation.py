@@ -133,7 +133,7 @@ async def test_the_front_proxy_may_tell_of_hundreds_of_groups(cluster: Cluster) 
 async def test_only_the_front_proxy_is_believed_about_other_users(cluster: Cluster) -> None:
     masters = {"X-Remote-User": "admin", "X-Remote-Group": "system:masters"}
     assert (await cluster.ask("somebody-else", cluster.proxies, headers=masters))[0] == 401
-    code, status = await cluster.ask("front-proxy-client", None, headers=masters)  # the right name, the wrong authority
+    code, status = await cluster.ask("front-proxy-client", None, headers=masters)
     assert (code, cluster.reviews[-1]["user"]) == (403, "front-proxy-client")
     assert "front-proxy-client" in status["message"]
     code, _ = await cluster.ask(None, headers=masters)

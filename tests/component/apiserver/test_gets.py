@@ -63,7 +63,7 @@ async def test_writes_and_deletions_are_visible_at_once(api: Api, query: str) ->
     made["metadata"]["labels"] = {"a": "b"}
     written = (await api.call("PUT", "w1", made)).json
     if query:
-        await api.get("w1")  # fills the cache
+        await api.get("w1")
     assert (await api.get(f"w1{query}")).json == written
     await api.call("DELETE", "w1")
     if query:

@@ -236,7 +236,7 @@ async def test_shd_01_a_stop_loses_no_request(pki: Pki) -> None:
                 try:
                     answer = await api.get("w1")
                 except aiohttp.ClientConnectorError:
-                    return  # it no longer listens
+                    return
                 codes.append(answer.code)
                 if answer.code == 429:
                     assert (answer.headers["Retry-After"], answer.headers["Connection"]) == ("5", "close")

@@ -159,12 +159,12 @@ def test_ssa_12_and_meta_05_server_side_apply_takes_over(kubectl: Kubectl) -> No
     kubectl("apply", "-f", "-", stdin=first)
     manifest["spec"]["runStrategy"] = "Halted"
     second = yaml.safe_dump(manifest)
-    assert "Halted" in kubectl("diff", "--server-side", "-f", "-", stdin=second, fails=True)  # 1: differences
+    assert "Halted" in kubectl("diff", "--server-side", "-f", "-", stdin=second, fails=True)
     assert "serverside-applied" in kubectl("apply", "--server-side", "-f", "-", stdin=second)
     obj = loaded(kubectl("get", "vm", "ssa", "-o", "json", "--show-managed-fields"))
     entries = {(each["manager"], each["operation"]): each["fieldsV1"] for each in obj["metadata"]["managedFields"]}
     assert "f:runStrategy" in entries["kubectl", "Apply"]["f:spec"]
-    assert ("kubectl-client-side-apply", "Update") not in entries  # kubectl migrated it
+    assert ("kubectl-client-side-apply", "Update") not in entries
     assert "managedFields" not in kubectl("get", "vm", "ssa", "-o", "yaml")
 
     before = obj["metadata"]["resourceVersion"]

@@ -385,7 +385,7 @@ async def test_the_account_is_the_releases(pki: Pki, tmp_path: Path) -> None:
     async with serving(pki, tmp_path, "--handler-username=system:serviceaccount:elsewhere:agent") as cluster:
         headers = [("X-Remote-User", "system:serviceaccount:elsewhere:agent"), (f"X-Remote-Extra-{CLAIM.replace('/', '%2F')}", "node2")]
         assert (await cluster.ask("PATCH", VM_STATUS, {"status": {"phase": "Failed"}}, headers, kind="merge-patch+json"))[0] == 403
-        assert (await cluster.put_status(VM_STATUS, RUNNING, "node2"))[0] == 200  # not the account
+        assert (await cluster.put_status(VM_STATUS, RUNNING, "node2"))[0] == 200
 
 
 async def test_a_write_is_judged_at_the_revision_that_it_replaces(pki: Pki, tmp_path: Path) -> None:

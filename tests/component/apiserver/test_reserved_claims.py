@@ -203,7 +203,7 @@ async def test_repeated_write_ends_with_one_holder(world: World, name: str, kill
             assert calling.result()[0] == 200, calling.result()
             if world.cutting.steps <= step:
                 break
-            step += 1  # etcd refused the request
+            step += 1
             continue
         await world.state()
         for _ in range(2):

@@ -94,7 +94,7 @@ async def test_no_body_makes_the_server_fail(api: Api) -> None:
         for method, path in (("POST", ""), ("PUT", "w1"), ("PATCH", "w1"), ("DELETE", "w1")):
             kind = "application/merge-patch+json" if method == "PATCH" else "application/json"
             answer = await api.call(method, path, body, Content_Type=kind)
-            code = 404 if (method, body) == ("DELETE", b"null") else 400  # null: no options
+            code = 404 if (method, body) == ("DELETE", b"null") else 400
             assert (answer.code, answer.json["kind"]) == (code, "Status"), (method, body, answer.body)
 
 

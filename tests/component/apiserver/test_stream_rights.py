@@ -217,7 +217,7 @@ async def test_a_stream_goes_on_while_kube_apiserver_is_away(scene: Scene) -> No
     scene.rights.granted = {"alice": {"get", "create"}}
     async with scene.proxied() as session, session.ws_connect(TAP, headers={"X-Remote-User": "alice"}) as socket:
         await spoken(socket)
-        scene.kube.authorize = lambda *_: False  # 403 to our own reviews
+        scene.kube.authorize = lambda *_: False
         while not scene.kube.forbidden:
             await asyncio.sleep(0.02)
         await asyncio.sleep(0.3)

@@ -114,7 +114,7 @@ async def test_unread_response_closes_its_connection_unless_complete() -> None:
         response.release()
         with await send(connections, origin) as response:
             assert await anext(response) == b"ok"
-        assert [piece async for piece in response] == []  # not another request's
+        assert [piece async for piece in response] == []
         await closed(connections)
         await ask(connections, origin)
         assert [len(peer.requests) for peer in server.peers] == [2, 1]
@@ -195,7 +195,7 @@ async def test_closing_ends_everything() -> None:
     async with asyncio.timeout(10), server.serving() as origin, asyncio.TaskGroup() as tasks:
         async with Connections(keep_seconds=10, limit=2) as connections:
             with await send(connections, origin):
-                pass  # one is idle
+                pass
             asked = [tasks.create_task(failing(connections, origin)) for _ in range(5)]
             await asyncio.sleep(0.05)
         assert not connections._open

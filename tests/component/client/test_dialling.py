@@ -76,7 +76,7 @@ async def test_a_certificate_must_carry_the_name_and_be_trusted(tls: tuple[ssl.S
             with pytest.raises(Unreachable) as refused:
                 await ask(connections, other)
             assert isinstance(refused.value.cause, ssl.SSLCertVerificationError)
-        with pytest.raises(Disconnected):  # the server expects TLS
+        with pytest.raises(Disconnected):
             await ask(connections, origin)
         assert await ask(connections, origin._replace(tls=known, server_name="here")) == b"ok"
         assert sum(len(each.requests) for each in server.peers) == 2

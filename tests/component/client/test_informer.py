@@ -214,7 +214,7 @@ async def test_a_write_of_our_own_is_known_before_its_event() -> None:
         informer.remember(written)
         informer.remember(written)
         assert same(informer, api)
-        assert len(told) == 2  # the subscription, the write
+        assert len(told) == 2
 
 
 async def test_an_old_answer_does_not_bring_back_what_was_deleted() -> None:

@@ -53,7 +53,7 @@ async def test_list_pages_are_trimmed_as_they_arrive() -> None:
             await api.put("/api/v1/nodes", {"metadata": {"name": f"n{number}", "labels": {"a": "b"}}})
         listed = await client.list(NODES, limit=3, trim=trim)
     assert listed["items"] == [{"apiVersion": "v1", "kind": "Node", "metadata": {"name": f"n{number}"}} for number in range(7)]
-    assert whole == [1, 1, 1, 2, 2, 2, 3]  # before it requested the next page
+    assert whole == [1, 1, 1, 2, 2, 2, 3]
 
 
 async def test_expired_continue_token_restarts_the_list() -> None:

@@ -29,7 +29,7 @@ class Pool(Cluster):
             return str(self.vm()["status"].get("cpu", {}).get("model"))
 
         await self.api.put(VMS, a_vm())
-        while await model() != wanted:  # Nodes and VMs have separate watches
+        while await model() != wanted:
             await self.api.remove(VMS, "ns", "testvm")
             for each in self.api.all(PODS):
                 await self.api.remove(PODS, "ns", name_of(each))
@@ -81,7 +81,7 @@ async def test_pod_of_an_interrupted_start_is_replaced_for_another_cpu(api: Fake
     await pool.until(lambda: pool.vm().get("status", {}).get("podUID"), "a start")
     while pool.vm()["status"]["cpu"]["model"] != "EPYC-Milan":
         assert pool.vm()["status"]["podUID"] == uid_of(left)
-        made = posts()  # reads the existing pod
+        made = posts()
         await api.edit(VMS, "ns", "testvm", forget)
         await pool.until(lambda: pool.vm().get("status", {}).get("podUID"), "a start")
     (pod,) = api.all(PODS)

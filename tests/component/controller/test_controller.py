@@ -684,7 +684,7 @@ async def test_migration_creates_a_target_pod_and_deletes_the_source(api: FakeAP
         await api.edit(VMS, "ns", "testvm", lambda obj: obj["status"].update(moved))
         await asyncio.sleep(0.05)
     await asyncio.sleep(0.2)
-    of_the_process = ("/leases/", "/validatingwebhookconfigurations/")  # leader election, rotation of the secret
+    of_the_process = ("/leases/", "/validatingwebhookconfigurations/")
     reads = [path for method, path, query in api.requests[asked:] if method == "GET" and not query]
     assert [path for path in reads if not any(part in path for part in of_the_process)] == []
 

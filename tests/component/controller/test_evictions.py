@@ -168,7 +168,7 @@ async def test_eviction_creates_one_migration_and_waits_for_the_guest(api: FakeA
         (made,) = api.all(MIGRATIONS)
         response = answer["response"]
         assert (response["uid"], response["allowed"]) == ("review-1", False)
-        assert (response["status"]["code"], response["status"]["reason"]) == (429, "TooManyRequests")  # kubectl drain retries
+        assert (response["status"]["code"], response["status"]["reason"]) == (429, "TooManyRequests")
         assert "must move to another node first" in response["status"]["message"]
 
         async with asyncio.TaskGroup() as tasks:
@@ -242,7 +242,7 @@ async def test_migratability_depends_on_claims_of_the_own_namespace(
     disk = {"name": "data", "type": "PersistentVolumeClaim", "source": {"name": "data"}}
     await api.edit(VMS, "default", "testvm", lambda obj: obj["spec"]["domain"].update(devices={"disks": [disk]}))
     async with served(api, tmp_path) as ask:
-        assert (await ask(review()))[1]["response"]["allowed"] == (not moves)  # immovable guests may be evicted
+        assert (await ask(review()))[1]["response"]["allowed"] == (not moves)
         assert len(api.all(MIGRATIONS)) == moves
 
 
@@ -292,7 +292,7 @@ async def test_guest_to_be_ended_records_the_eviction_first(api: FakeAPI, tmp_pa
         assert (await ask(review(dryRun=True)))[1]["response"]["allowed"]
         assert disruption(api) == {}
 
-        for _ in range(2):  # kube-apiserver may repeat a request
+        for _ in range(2):
             assert (await ask(review()))[1]["response"]["allowed"]
             assert disruption(api)["reason"] == "EvictionAllowed"
 
@@ -403,7 +403,7 @@ async def test_a_body_that_does_not_come_is_not_waited_for(api: FakeAPI, tmp_pat
 async def test_unavailable_secret_refuses_evictions_until_later(api: FakeAPI, tmp_path: Path) -> None:
     async with served(api, tmp_path) as ask:
         api.refusals += [errors.ServiceUnavailable("etcd is away")]
-        answers = [await ask(review()) for _ in range(2)]  # the second reads nothing
+        answers = [await ask(review()) for _ in range(2)]
         assert [(code, answer["response"]["status"]["code"]) for code, answer in answers] == [(200, 429)] * 2
         assert api.all(MIGRATIONS) == []
 
@@ -450,7 +450,7 @@ async def test_path_and_authorities_are_written_apart(api: FakeAPI) -> None:
         assert path.startswith(PREFIX)
         secret = path.removeprefix(PREFIX)
         assert len(secret) > 30
-        assert not names.subdomain_errors(secret)  # kube-apiserver refuses other paths
+        assert not names.subdomain_errors(secret)
         await webhook.inject(b"two")
         assert path_of(api) == path
         assert await webhook.fingerprint() == certificate_plan.fingerprint(b"two")
@@ -488,7 +488,7 @@ async def test_all_webhooks_of_the_configuration_have_one_secret(api: FakeAPI) -
 async def test_the_secret_is_replaced_once_there_is_a_server_again(api: FakeAPI, caplog: pytest.LogCaptureFixture) -> None:
     async with api.serving() as config:
         pass
-    async with Client(config, user_agent="test") as client, asyncio.TaskGroup() as tasks:  # without a server there
+    async with Client(config, user_agent="test") as client, asyncio.TaskGroup() as tasks:
         running = tasks.create_task(SecretRotation(client, retry=0.01).run())
         async with asyncio.timeout(20):
             while sum("retrying" in each.message for each in caplog.records) < 2:
@@ -550,7 +550,7 @@ async def test_a_drain_of_hundreds_of_guests_is_answered_at_once(api: HangingAPI
         api.hangs = lambda request: "/pods/virt-launcher-vm" in request.path
         async with asyncio.TaskGroup() as tasks:
             asked = [tasks.create_task(ask(review(name))) for name in pods]
-            await hung(api, 50)  # the client has 64 requests of its own
+            await hung(api, 50)
             api.go_on.set()
     assert [each.result()[0] for each in asked] == [200] * len(pods)
     assert len(api.all(MIGRATIONS)) == Limits().migrations_per_node
@@ -745,7 +745,7 @@ async def test_previous_secret_is_valid_for_a_while(api: FakeAPI) -> None:
         second = path_of(api).removeprefix(PREFIX)
         now = LOOKUP_SECONDS
         assert await known.holds(second)
-        assert await known.holds(first)  # an old configuration's
+        assert await known.holds(first)
         now += PREVIOUS_SECONDS - 0.1
         assert await known.holds(first)
         now += 0.1
@@ -781,7 +781,7 @@ async def test_a_secret_does_not_outlive_its_configuration(api: FakeAPI) -> None
         assert await known.holds(first)
         await api.remove(WEBHOOKS, "", NAME)
         now = FRESH_SECONDS
-        assert await known.holds(first)  # removed ones expire, too
+        assert await known.holds(first)
         now += PREVIOUS_SECONDS
         assert not await known.holds(first)
         await api.put(WEBHOOKS, configuration())

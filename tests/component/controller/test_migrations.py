@@ -115,12 +115,11 @@ async def test_newest_ended_migrations_are_kept_without_reads(api: FakeAPI, clus
     owner = owner_of(cluster.vm())
     await api.put(MIGRATIONS, a_finished_migration(200, {**owner, "uid": "of-an-earlier-machine"}))
     waits = a_finished_migration(0, owner, labels={"kubevirt.io/evicted-pod": "some-pod"})
-    waits["status"]["endTime"] = "2999-01-01T00:00:00Z"  # its end still counts
+    waits["status"]["endTime"] = "2999-01-01T00:00:00Z"
     asked = len(api.requests)
     await api.put(MIGRATIONS, waits)
     for number in range(1, 101):
         await api.put(MIGRATIONS, a_finished_migration(number, owner))
-    # A change of the VM reconciles them all.
     await api.edit(VMS, "ns", "testvm", lambda obj: obj["status"].update(podIP="10.0.0.2"))
     kept = ["old-000", *(f"old-{number:03}" for number in range(96, 101)), "old-200"]
     await cluster.until(lambda: left(api) == kept, "deletion of the older ones")
@@ -206,7 +205,7 @@ async def test_broken_connection_is_retried_in_another_pod(api: FakeAPI, cluster
         assert api.get(PODS, "ns", name)["metadata"]["deletionGracePeriodSeconds"] == migration_retries.GRACE_SECONDS
         await asyncio.sleep(0.2)
         assert (status()["phase"], name in str(status()["message"])) == ("Running", True)
-        await cluster.end_pod(api.get(PODS, "ns", name), 1, "crashed: QEMU")  # before the kubelet removes the pod
+        await cluster.end_pod(api.get(PODS, "ns", name), 1, "crashed: QEMU")
         await api.remove(PODS, "ns", name)
 
     first = await run_target()
@@ -278,7 +277,7 @@ async def test_two_leave_a_node_and_the_others_wait_for_their_turn(api: FakeAPI,
     await cluster.until(lambda: said(api, "d") == "Pending Queued: 2 migrations are leaving node node1; 2nd in the queue", "d waits")
     await cluster.until(lambda: cluster.events().count("Queued") == 2, "an Event of each")
 
-    await fails(api, "a")  # without a timer
+    await fails(api, "a")
     await cluster.until(lambda: targets(api) == ["b", "c", "elsewhere"], "the next one's target")
     await cluster.until(lambda: said(api, "d").endswith("1st in the queue"), "d is the next")
     assert said(api, "a").startswith("Failed")

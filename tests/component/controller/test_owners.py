@@ -221,7 +221,7 @@ async def test_a_running_pod_without_its_marks_is_still_the_machines(api: FakeAP
     assert ("restart" in told) == ("ownerReferences" in fields)
     lists = [query for method, path, query in api.requests if method == "GET" and path.endswith("/ns/pods") and "watch" not in query]
     assert bool(lists) == ("labels" in fields)
-    assert {query["limit"] for query in lists} <= {"2"}  # limits memory
+    assert {query["limit"] for query in lists} <= {"2"}
 
     await api.edit(
         VMS, "ns", "testvm", lambda obj: obj["status"].update(request={"action": "Restart", "runStrategy": "RerunOnFailure", "attempt": 2})
@@ -229,7 +229,7 @@ async def test_a_running_pod_without_its_marks_is_still_the_machines(api: FakeAP
     await tenant.until(lambda: dig(api.get(PODS, "ns", name_of(own)), "metadata", "deletionTimestamp"), "deletion of the pod")
     await asyncio.sleep(ENOUGH)
     assert [uid_of(each) for each in tenant.pods()] == [uid_of(own)]
-    await tenant.end_pod(own)  # no event reports it
+    await tenant.end_pod(own)
     await tenant.pod(2)
 
 
@@ -416,7 +416,7 @@ async def test_a_target_remade_under_its_name_fails_the_migration(api: FakeAPI, 
 
 async def test_last_message_of_a_recreated_source_releases_no_guest(api: FakeAPI, tenant: Tenant) -> None:
     source, target = await migrating(api, tenant)
-    await api.remove(PODS, "ns", name_of(source))  # by force: QEMU runs
+    await api.remove(PODS, "ns", name_of(source))
     forged = tenant.forged(name_of(source))
     forged["status"] = {
         "phase": "Succeeded",

@@ -98,12 +98,12 @@ def _empty(cluster: Cluster) -> None:
 def test_every_pod_that_virt_controller_makes_is_created(cluster: Cluster) -> None:
     for pod in forbidden_pods.made():
         if "priorityClassName" in pod["spec"]:
-            pod["spec"]["priorityClassName"] = "system-node-critical"  # the example's class does not exist
+            pod["spec"]["priorityClassName"] = "system-node-critical"
         code, answer = cluster.create(pod)
         assert code == http.client.CREATED, answer
         code, answer = cluster.ask("DELETE", f"{PODS}/{name_of(pod)}", {"preconditions": {"uid": answer["metadata"]["uid"]}})
         assert code == http.client.OK, answer
-        cluster.clear()  # otherwise a pod with a node waits for the kubelet
+        cluster.clear()
 
 
 @pytest.mark.parametrize("what", CREATIONS)

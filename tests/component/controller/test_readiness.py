@@ -59,7 +59,7 @@ async def test_next_leader_continues_readiness(api: FakeAPI) -> None:
         pod = await cluster.running()
         await report(api)
         await cluster.until(lambda: said(api, pod) == "True", "a ready pod")
-    await report(api, "paused")  # no leader
+    await report(api, "paused")
     async with working(api, "--no-leader-elect"):
         await cluster.until(lambda: said(api, pod) == "False", "what changed meanwhile")
 

@@ -113,7 +113,7 @@ async def test_a_set_creates_scales_and_replaces_its_machines(tmp_path: Path) ->
         machines = await cluster.settled(3)
         assert all(name_of(each).startswith("web-") and labels_of(each) == WEB for each in machines)
         assert {controller["blockOwnerDeletion"] for each in machines if (controller := controller_of(each))} == {True}
-        assert len(cluster.created) == 3  # no other writes
+        assert len(cluster.created) == 3
         assert not [path for method, path in cluster.api.written if method == "POST" and path.endswith("/virtualmachines")]
 
         await cluster.scale(5)
@@ -142,7 +142,7 @@ async def test_machines_are_adopted_and_released_by_their_labels(tmp_path: Path)
         machines = await cluster.until(lambda found, all_: len(owned(found, all_)) == 3 and len(all_) == 5)
         assert controller_of(next(each for each in machines if name_of(each) == "one")) is None
 
-        await cluster.patch(one, {"labels": WEB})  # one too many
+        await cluster.patch(one, {"labels": WEB})
         await cluster.until(lambda found, all_: len(owned(found, all_)) == 3 and len(all_) == 4)
 
 
@@ -214,7 +214,7 @@ async def test_claims_are_made_first_and_only_excess_ones_deleted(tmp_path: Path
         await cluster.settled(2)
         written = [path for method, path, _ in cluster.api.requests if method == "POST" and path.endswith(("replicate", "claims"))]
         assert [path.rpartition("/")[2] for path in written] == ["persistentvolumeclaims", "replicate"] * 2
-        await cluster.scale(3)  # uses the claim that exists
+        await cluster.scale(3)
         await cluster.settled(3)
 
         await cluster.client.patch(VIRTUAL_MACHINES, "web-1", {"metadata": {"labels": {"app": "debug"}}}, "ns")
@@ -280,7 +280,7 @@ async def test_a_refused_machine_is_told_in_the_status(tmp_path: Path) -> None:
         await cluster.client.create(REPLICA_SETS, a_manifest(), "ns")
         await cluster.until(lambda found, _: reason(found) == "FailedCreate")
         asked = [path for method, path, _ in cluster.api.requests if path.endswith("/replicate")]
-        assert len(asked) <= 2  # one for the set, one for its status
+        assert len(asked) <= 2
         cluster.api.refused.clear()
         await cluster.scale(2)
         await cluster.settled(2)
@@ -299,7 +299,7 @@ async def test_lost_watch_events_make_no_machine_too_many(tmp_path: Path) -> Non
         for each in machines[:2]:
             await cluster.patch(each, {"finalizers": None})
             await cluster.client.delete(VIRTUAL_MACHINES, name_of(each), "ns")
-        for name in ("one", "two"):  # virt-controller sees neither these nor the deletions
+        for name in ("one", "two"):
             await cluster.client.create(VIRTUAL_MACHINES, a_machine(name, WEB), "ns")
         await cluster.scale(4)
         machines = await cluster.until(lambda found, all_: len(owned(found, all_)) == 4)
@@ -339,7 +339,7 @@ async def test_a_set_that_is_gone_adopts_no_machine(tmp_path: Path) -> None:
     async with world(tmp_path) as cluster:
         await cluster.client.create(REPLICA_SETS, a_manifest(replicas=1), "ns")
         await cluster.settled(1)
-        cluster.api.lost_watch = REPLICA_SETS.path()  # virt-controller does not see the set go
+        cluster.api.lost_watch = REPLICA_SETS.path()
         await cluster.client.delete(REPLICA_SETS, "web", "ns")
         asked: tuple[str, str, dict[str, str]] = ("GET", REPLICA_SETS.path("ns", "web"), {})
         assert asked not in cluster.api.requests

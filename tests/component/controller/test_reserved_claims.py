@@ -86,7 +86,7 @@ async def test_slow_pod_keeps_the_claim_until_it_runs(tmp_path: Path) -> None:
         await found.waits("one", "ContainerCreating")
 
         await found.edit("two", DATA, FURTHER)
-        vm = await found.eventually(VIRTUAL_MACHINES, "two", lambda vm: hot_plug.entry_of(vm, "further"))  # planned after the slow pod
+        vm = await found.eventually(VIRTUAL_MACHINES, "two", lambda vm: hot_plug.entry_of(vm, "further"))
         assert (reserved(vm), (hot_plug.entry_of(vm, "data") or {})["reason"]) == (["further"], "DiskInUse")
         assert reserved(await found.waits("one", "ContainerCreating")) == ["data"]
         assert not is_deleting(await found.attachment("one"))

@@ -81,7 +81,7 @@ async def test_nothing_is_written_while_only_the_kubelet_is_silent(api: FakeAPI,
         await node.running()
         before = len(node.status_writes())
         await node.kubelet("Unknown")
-        await asyncio.sleep(HOLDS * 2.2)  # two looks
+        await asyncio.sleep(HOLDS * 2.2)
         assert node.phase() == "Running"
         assert len(node.status_writes()) == before
         assert "NodeUnreachable" not in node.events()
@@ -108,7 +108,7 @@ async def test_silent_node_is_reported_once_and_recovers(api: FakeAPI, node: Nod
         await asyncio.sleep(0.1)
     before = len(node.status_writes())
     assert node.phase() == "Running"
-    await node.falls_silent()  # without an event
+    await node.falls_silent()
     ready = condition(node.vm()["status"]["conditions"], "Ready")
     assert ready is not None
     assert (ready["status"], ready["reason"]) == ("Unknown", "NodeUnreachable")

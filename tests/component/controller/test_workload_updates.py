@@ -101,7 +101,7 @@ async def test_guests_are_moved_a_batch_at_a_time(api: FakeAPI) -> None:
         assert target[0]["spec"]["containers"][0]["image"] == "launcher:test"
         await cluster.until(lambda: all(each["status"]["targetPod"] for each in api.all(MIGRATIONS)), "both targets")
         await asyncio.sleep(0.6)
-        assert moved(api) == first  # in progress
+        assert moved(api) == first
         for each in api.all(MIGRATIONS):
             await api.edit(
                 MIGRATIONS, "ns", name_of(each), lambda obj: obj["status"].update(phase="Failed", endTime="2026-01-01T00:00:00Z")
@@ -150,7 +150,7 @@ async def test_refused_eviction_is_reported_and_delays_no_other(refusal: errors.
         await age(cluster)
         await cluster.until(lambda: cluster.events().count("FailedWorkloadUpdate") == 2, "an Event of each machine")
         await asyncio.sleep(0.3)
-        assert len(api.evicted) == len(set(api.evicted)) == 2  # not repeated immediately
+        assert len(api.evicted) == len(set(api.evicted)) == 2
 
 
 async def test_migration_refused_by_quota_is_reported_and_skipped(api: FakeAPI) -> None:

@@ -42,7 +42,7 @@ def test_all_processes_of_the_pod_end_and_no_others(process: subprocess.Popen[st
         while (state := Path(f"/proc/{pids[1]}/stat")).exists() and state.read_text().split()[2] != "Z":
             assert time.monotonic() < deadline
         assert neighbour.poll() is None
-        attachments.end(UID, proc)  # they have ended, also if their directories are still there
+        attachments.end(UID, proc)
         neighbour.kill()
 
 

@@ -147,7 +147,7 @@ async def played(kubelet: Path, case: Case, step: int, *, is_lost: bool, kills_l
     async with a_world(kubelet) as world, AsyncExitStack() as first, asyncio.TaskGroup() as tasks:
         await world.vm()
         launcher = await world.launcher("pod-1")
-        await world.launcher("pod-of-the-disk")  # has imported
+        await world.launcher("pod-of-the-disk")
         launcher.drives = ("data",) if case.changes == hot_plug.MEDIUM else ()
         cutter = Cutter(world, launcher, is_lost, kills_libvirtd, step)
         cutter.install()

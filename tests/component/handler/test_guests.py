@@ -223,7 +223,7 @@ def result_of(world: World, operation_id: str = "a") -> tuple[str, str]:
 
 
 async def test_unpause_resumes_a_faulted_guest_once_per_request(world: World) -> None:
-    await world.vm(request=a_request("Unpause"))  # of an earlier release
+    await world.vm(request=a_request("Unpause"))
     launcher = await world.launcher("pod-1")
 
     def resumes() -> int:
@@ -829,7 +829,7 @@ async def test_plugin_fault_has_its_own_reason_until_it_succeeds(world: World) -
         launcher.starting = asyncio.Event()
         handler.node.no_network = None
         await eventually(lambda: network(world)[0] == "True")
-        assert phase_is(world, "Scheduled")  # the start is slow, not a plugin
+        assert phase_is(world, "Scheduled")
         launcher.starting.set()
         await eventually(lambda: phase_is(world, "Running") and network(world)[0] == "True")
     assert {"PluginFailed", "PluginTimedOut", "PluginNotFound"} <= set(world.events())

@@ -60,7 +60,7 @@ def surprises(caplog: pytest.LogCaptureFixture) -> list[str]:
 @pytest.mark.sample(8, "hostile machines, virt-handler")
 @pytest.mark.parametrize("piece", PIECES)
 async def test_hostile_machine_values_are_reported_and_contained(tmp_path: Path, piece: str, caplog: pytest.LogCaptureFixture) -> None:
-    once = agent.Limits(limits.Limits(image_seconds=3600.0))  # each VM is tried once
+    once = agent.Limits(limits.Limits(image_seconds=3600.0))
     cases = PIECES[piece]
     assert len(cases) > 100
     async with live(tmp_path, admit=deliver_everything, limits=once) as world:

@@ -137,7 +137,7 @@ async def test_disk_that_a_guest_keeps_blocks_no_other(world: World) -> None:
         await eventually(lambda: sorted(devices(world)) == ["data", "disk0", "other"])
         await eventually(lambda: entry(world).get("path") == PATH)
         runs = world.status()["running"]["domain"]["devices"]["disks"]
-        assert {each["name"] for each in runs} == {"disk0", "data", "other"}  # only the claim of data stays locked
+        assert {each["name"] for each in runs} == {"disk0", "data", "other"}
         launcher.kept = ()
         await eventually(lambda: "running" not in world.status())
         assert handler.node.mounted == {}

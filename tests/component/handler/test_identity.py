@@ -212,9 +212,9 @@ async def test_present_certificate_serves_while_none_is_signed(world: World) -> 
         await eventually(identity.ready.is_set)
     asked = len(world.requests())
 
-    world.api.authorize = lambda *_: False  # all APIs are away
+    world.api.authorize = lambda *_: False
     async with world.node("n1") as again:
-        assert again.ready.is_set()  # without a request
+        assert again.ready.is_set()
         assert again.problem() == ""
         await handshake(ServerTls(again.files, clients=ssl.CERT_REQUIRED), ClientTls(again.files), "n1.virt-handler")
         world.clock.ahead = DAY * 0.8

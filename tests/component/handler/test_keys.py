@@ -22,7 +22,7 @@ LOOPS = [asyncio.new_event_loop, uvloop.new_event_loop]
 def open_files() -> list[str]:
     found = []
     for each in Path("/proc/self/fd").iterdir():
-        with contextlib.suppress(OSError):  # the directory itself
+        with contextlib.suppress(OSError):
             found.append(str(each.readlink()))
     return found
 
@@ -38,7 +38,7 @@ def test_signed_request_matches_the_made_key(loop: Callable[[], asyncio.Abstract
     private = serialization.load_pem_private_key(made.key, password=None)
     assert private.public_key() == verified.public_key
     assert made.key != again.key
-    assert not [each for each in open_files() if "identity" in each]  # no copy stays open
+    assert not [each for each in open_files() if "identity" in each]
     assert made.key.decode()[40:80] not in repr(made)
 
 

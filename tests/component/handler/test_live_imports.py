@@ -124,7 +124,7 @@ async def test_disk_removed_during_its_import_is_free_after_its_pod(world: World
         await edit(world, wanted=False, runs=True)
         await eventually(lambda: entry(world).get("state") == "Failed")
         assert "process 7 of the pod does not end" in entry(world)["message"]
-        assert "running" in world.status()  # the claim is locked
+        assert "running" in world.status()
         handler.node.no_end = None
         await eventually(lambda: "running" not in world.status())
         assert handler.node.ended == [POD]
@@ -174,7 +174,7 @@ async def test_pod_that_ended_is_waited_for(world: World) -> None:
         pod.exit()
         await eventually(lambda: "has ended; virt-controller makes another one" in entry(world).get("message", ""))
         assert (entry(world)["state"], handler.node.mounted) == ("Pending", {})
-    async with world.handler():  # which knows no report of the import
+    async with world.handler():
         writes = len(world.api.writes)
         assert guest.status.domain is not None
         guest.change(domain=replace(guest.status.domain, state="paused", reason="ioerror"))

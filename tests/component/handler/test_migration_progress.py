@@ -66,7 +66,7 @@ FIGURES: dict[str, Any] = {
 async def test_source_reports_progress_and_target_final_figures(scene: Scene) -> None:
     async with AsyncExitStack() as stack:
         await under_way(stack, scene)
-        assert told(scene) == {}  # nothing is known yet
+        assert told(scene) == {}
         say(scene.source, **FIGURES)
         await eventually(lambda: told(scene).get("remainingBytes") == 156 * MIB)
         assert told(scene)["expectedRemainingSeconds"] == 4

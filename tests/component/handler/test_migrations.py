@@ -110,7 +110,7 @@ async def test_a_migration_moves_the_machine_and_then_succeeds(scene: Scene) -> 
         scene.leave()
         await eventually(lambda: scene.phase() == "Succeeded")
         assert scene.at_target() == "running"
-        assert not departure.is_released(scene.world.api.get(MIGS, "default", "m"))  # over the relay
+        assert not departure.is_released(scene.world.api.get(MIGS, "default", "m"))
         status = scene.world.status()
         assert (status["nodeName"], status["podName"], status["podUID"]) == ("n2", "p2", "pod-2")
         assert status["phase"] == "Running"
@@ -145,7 +145,7 @@ async def test_connections_are_forwarded_until_the_old_launcher_ends(scene: Scen
         assert target.node.forwarded == []
         link = source.links.get("pod-1")
         assert link is not None
-        assert link.connection is not None  # the launcher stays while virt-handler is connected
+        assert link.connection is not None
         scene.source.exit()
         await eventually(lambda: source.links.get("pod-1") is None)
     assert source.node.forwarded == [ADDRESSES]
@@ -245,7 +245,7 @@ async def test_broken_connection_is_followed_by_another_attempt(scene: Scene) ->
         assert (status["nodeName"], status["podUID"], status["migration"]["uid"]) == ("n2", "pod-3", "mig-1")
         assert status["migration"]["startTime"] == began
         assert first.status.domain is not None
-        assert first.status.domain.state == "paused"  # the arrived guest was never resumed
+        assert first.status.domain.state == "paused"
     assert scene.starts() == 1
     assert not scene.world.refused
 
@@ -316,7 +316,7 @@ async def test_a_migration_that_a_stop_ended_says_so(scene: Scene) -> None:
 
     message = scene.world.api.get(MIGS, "default", "m")["status"]["message"]
     assert message == "the virtual machine was stopped during the migration: stop was requested"
-    assert "MigrationFailed" not in scene.world.events()  # virt-controller reports the end
+    assert "MigrationFailed" not in scene.world.events()
 
 
 async def test_deleting_an_unfinished_migration_cancels_it(scene: Scene) -> None:

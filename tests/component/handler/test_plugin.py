@@ -28,7 +28,7 @@ class Kubelet:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        for left in self.directory.iterdir():  # like a real kubelet
+        for left in self.directory.iterdir():
             left.unlink()
         server = grpc.aio.server()
         register = grpc.unary_unary_rpc_method_handler(
@@ -160,7 +160,7 @@ async def test_used_macvtap_number_is_not_preferred_and_refused(tmp_path: Path) 
             with pytest.raises(grpc.aio.AioRpcError) as refused:
                 await allocate(api_pb2.AllocateRequest(container_requests=requests))
             told = refused.value.code(), refused.value.details()
-            del refused  # it keeps the connection open
+            del refused
     assert list(chosen.deviceIDs) == ["macvtap9", "macvtap3", "macvtap4"]
     assert told == (grpc.StatusCode.FAILED_PRECONDITION, "another macvtap of the node already has the number 246:1")
 
@@ -215,7 +215,7 @@ async def test_a_device_that_can_be_used_later_is_offered_then(tmp_path: Path) -
             tun.offer()
             assert {each.health for each in (await stream.read()).devices} == {"Healthy"}
             faults["now"] = "open /dev/net/tun: No such device"
-            assert {each.health for each in (await stream.read()).devices} == {"Unhealthy"}  # checked from then on
+            assert {each.health for each in (await stream.read()).devices} == {"Unhealthy"}
             del stream
     assert len(kubelet.registered) == 1
 

@@ -81,7 +81,7 @@ async def test_pod_deleted_during_an_add_leaves_nothing_attached(world: World) -
         shutil.rmtree(world.volumes.parents[1])
         look = group.create_task(world.deleter.look())
         await world.looked.wait()
-        for _ in range(10):  # enough for any concurrent call
+        for _ in range(10):
             await asyncio.to_thread(len, world.san.calls)
         world.san.may_add.set()
         await adding_it

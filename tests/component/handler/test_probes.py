@@ -234,7 +234,7 @@ async def test_a_paused_guest_and_one_that_moves_are_not_ended(world: World, ser
         launcher.migration("mig-1", "outgoing", "running")
 
     def stands(launcher: Any) -> None:
-        launcher.change(domain=replace(launcher.status.domain, state="paused", reason="I/O error"))  # others would be resumed
+        launcher.change(domain=replace(launcher.status.domain, state="paused", reason="I/O error"))
 
     quiets: tuple[Callable[[Any], None], ...] = (moves, stands)
     async with probed(world, livenessProbe=of_http(server)) as (launcher, handler):
@@ -243,7 +243,7 @@ async def test_a_paused_guest_and_one_that_moves_are_not_ended(world: World, ser
             before = launcher.status
             quiet(launcher)
             await eventually(lambda before=before: launcher.status is not before)  # type: ignore[misc]  # a default binds it
-            await eventually(lambda: handler.unasked >= 1)  # virt-handler has noticed
+            await eventually(lambda: handler.unasked >= 1)
             server.answer, server.asked, handler.unasked = b"HTTP/1.1 500 Oh\r\n\r\n", [], 0
             await eventually(lambda: handler.unasked >= 2)
             assert server.asked == []
@@ -271,7 +271,7 @@ async def test_an_agent_is_asked_one_question_at_a_time(world: World) -> None:
         told = condition(world.status()["conditions"], "Ready") or {}
         assert told["message"] == "the readiness probe fails: guest agent: no answer within 1 s"
         count, answered = pings(), handler.asked
-        await eventually(lambda: handler.asked >= answered + 4)  # one before and one after each of two probes
+        await eventually(lambda: handler.asked >= answered + 4)
         assert pings() == count
 
 
@@ -294,7 +294,7 @@ async def test_a_command_is_run_in_the_guest(world: World) -> None:
         assert told.startswith("the readiness probe fails: command in the guest: /bin/live failed with exit code 1: [2Jno")
         assert len(told) < 400
         problems.clear()
-        launcher.change(frozen=True)  # the agent of a frozen guest runs no commands
+        launcher.change(frozen=True)
         await asyncio.sleep(0.05)
         count, answered = runs(), handler.asked
         await eventually(lambda: handler.asked >= answered + 4)
@@ -332,7 +332,7 @@ async def test_disconnected_launcher_is_no_probe_failure(world: World) -> None:
         await eventually(lambda: pings() > before)
         before = pings()
         launcher.hang_up()
-        await eventually(lambda: pings() > before)  # on the next connection
+        await eventually(lambda: pings() > before)
         assert ready(world)[0] == "True"
 
 
@@ -402,7 +402,7 @@ async def test_guest_is_probed_at_its_networks_address_only(world: World, server
         handler.node.no_network = CommandFailed("no bridge")
         agent = {"guestAgentPing": {}, "periodSeconds": 1}
         await world.api.edit(VMS, "default", "testvm", lambda vm: vm["spec"].update(livenessProbe=agent))
-        await eventually(lambda: handler.asked >= 4)  # the agent, twice
+        await eventually(lambda: handler.asked >= 4)
         assert (handler.node.tried > 0, server.asked) == (True, [])
     async with world.handler() as handler:
         handler.node.address = "127.0.0.1"

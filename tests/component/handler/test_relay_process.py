@@ -148,7 +148,7 @@ async def test_stalled_target_blocks_the_source_in_bounded_memory(scene: Scene) 
         sent, chunk = 0, os.urandom(MIB)
         with contextlib.suppress(TimeoutError):
             while sent < 512 * MIB:
-                async with asyncio.timeout(1):  # no byte is read for this long
+                async with asyncio.timeout(1):
                     await loop.sock_sendall(pod, chunk[: 64 << 10])
                 sent += 64 << 10
         assert sent < 64 * MIB
@@ -247,7 +247,7 @@ async def led(
     for link in (dialled, accepted):
         link.settimeout(0)
         for option in (socket.SO_SNDBUF, socket.SO_RCVBUF):
-            link.setsockopt(socket.SOL_SOCKET, option, 64 << 10)  # for small buffers
+            link.setsockopt(socket.SOL_SOCKET, option, 64 << 10)
     ends = [
         await stack.enter_async_context(source.connection(dialled, ClientTls(scene.source).material, "n2.virt-handler")),
         await stack.enter_async_context(target.connection(accepted, ClientTls(scene.files).material)),
@@ -261,7 +261,7 @@ async def led(
         for each in (pod, handed_over):
             each.settimeout(0)
         waiting.append(leading.create_task(end.lead(handed_over)))
-    await asyncio.sleep(0)  # both have begun
+    await asyncio.sleep(0)
     return pods, waiting
 
 
@@ -390,7 +390,7 @@ async def shown(scene: Scene) -> str:
 async def test_certificate_of_another_authority_is_refused_both_ways(scene: Scene, caplog: pytest.LogCaptureFixture) -> None:
     scene.expect()
     other = Authority(scene.root / "other").node("n")
-    theirs = Files(other.certificate, other.key, scene.source.authorities)  # trusts our authority, as a thief would
+    theirs = Files(other.certificate, other.key, scene.source.authorities)
     with contextlib.suppress(OSError):
         assert await scene.dial(Header("mig-1", "data").encode(), theirs) == b""
     assert scene.seen == []
@@ -426,7 +426,7 @@ async def test_an_address_that_is_not_of_the_target_node_gets_no_relay(scene: Sc
         writer.close()
         task.cancel()
     assert scene.seen == []
-    assert "Hostname mismatch" in caplog.text  # by OpenSSL, before the check of the name
+    assert "Hostname mismatch" in caplog.text
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="who is not root has no other user's rights to take")

@@ -403,7 +403,7 @@ def test_hostile_images_are_refused(volume: Path, url: str, files: Files, tmp_pa
     huge = bytearray(plain)
     huge[24:32] = (1 << 62).to_bytes(8, "big")
     looping = bytearray(plain)
-    looping[40:48] = (1).to_bytes(8, "big")  # its table is in its header
+    looping[40:48] = (1).to_bytes(8, "big")
     cases = {
         "backing file": backed.read_bytes(),
         "external data file": external.read_bytes(),

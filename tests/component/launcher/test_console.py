@@ -214,7 +214,7 @@ async def test_output_during_the_history_is_neither_lost_nor_repeated(desk: Desk
         while await viewer.readline() != b"0059999\n":
             pass
         path = str(tmp_path / "log")
-        reader, writer = await asyncio.open_unix_connection(path, limit=1 << 10)  # reads at most 2 KiB
+        reader, writer = await asyncio.open_unix_connection(path, limit=1 << 10)
         await asyncio.sleep(0.2)
         for number in range(60_000, 70_000, 1000):
             await desk.guest.prints(b"".join(b"%07d\n" % each for each in range(number, number + 1000)))

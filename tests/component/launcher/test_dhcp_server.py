@@ -116,7 +116,7 @@ async def test_server_listens_on_the_bridge_only(world: World) -> None:
         server.serve(machine(TAP))
         bound = world.sockets[0].getsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, 16).rstrip(b"\0")
         assert bound == b"lo"
-        assert not world.sockets[0].get_inheritable()  # QEMU does not inherit it
+        assert not world.sockets[0].get_inheritable()
 
 
 @pytest.mark.parametrize("trouble", ["no bridge", "taken"])
@@ -142,7 +142,7 @@ async def test_flood_is_answered_completely_over_several_turns(world: World) -> 
         for _ in range(2):
             await asyncio.sleep(0)
         heard = world.heard()
-        assert 0 < heard <= 2 * TURN_PACKETS  # in two turns of the event loop
+        assert 0 < heard <= 2 * TURN_PACKETS
         while heard < 3 * TURN_PACKETS:
             await asyncio.sleep(0)
             heard += world.heard()

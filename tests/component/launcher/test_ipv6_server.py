@@ -103,12 +103,12 @@ async def test_flood_is_answered_completely_over_several_turns(world: World) -> 
                 world.guest.send(ASKED)
                 sent += 1
         except BlockingIOError:
-            pass  # the buffer is full
+            pass
         assert await world.heard(1 + sent) == 1 + sent
 
 
 async def test_a_few_frames_are_read_in_one_turn(world: World) -> None:
-    with world.server(turn_frames=1) as server:  # the socket takes at most ten
+    with world.server(turn_frames=1) as server:
         server.serve(machine(CARD))
         assert await world.heard(1) == 1
         for _ in range(5):
@@ -131,7 +131,7 @@ async def test_nothing_waits_for_a_server_that_has_ended(world: World) -> None:
     ended = weakref.ref(server)
     del server
     gc.collect()
-    assert ended() is None  # the loop could keep it
+    assert ended() is None
 
 
 async def test_a_tap_that_went_away_is_opened_again(world: World) -> None:
@@ -184,7 +184,7 @@ async def test_a_tap_that_is_down_is_not_read_in_a_circle(world: World) -> None:
     with Server(opened, world.find, again_seconds=0.2) as server:
         server.serve(machine(CARD))
         world.guest.send(ASKED)
-        assert await world.heard(2) == 2  # it was opened again
+        assert await world.heard(2) == 2
     assert world.opened == 2
 
 

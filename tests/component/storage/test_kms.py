@@ -53,7 +53,7 @@ async def test_service_is_called_once_per_seed(kms: FakeKms, socket: Path) -> No
     store.use(lambda _: other)
     page = await store.range("a")
     assert sorted(entry.value for entry in page.entries) == sorted(b"value %d" % number for number in range(20))
-    assert all(entry.stale for entry in page.entries)  # the reader lacks the current key
+    assert all(entry.stale for entry in page.entries)
     await reader.look()
     assert not any(entry.stale for entry in (await store.range("a")).entries)
     assert kms.decrypted == ["1"]
@@ -97,7 +97,7 @@ async def test_service_outage_allows_reads_and_three_minutes_of_writes(kms: Fake
     stranger, other = made(socket)
     store = EncryptedStorage(MemoryStorage(), lambda _: stranger)
     await store._inner.commit([], [Put("a", stored)])
-    with pytest.raises(Unavailable):  # an outage is not undecryptable
+    with pytest.raises(Unavailable):
         await store.get("a")
     kms.down = False
     entry = await store.get("a")

@@ -101,7 +101,7 @@ async def test_other_senders_are_not_heard_in_the_pod(world: World) -> None:
         sender.close()
         world.tap.send(mine(udp(GIVEN, network.BRIDGED_SERVER, EVIL), destination=bridge))
         for _ in range(4):
-            bridge_hears.until(EVIL)  # before the filter does
+            bridge_hears.until(EVIL)
         bridge_hears.close()
         for each in (dhcp, service):
             with pytest.raises(BlockingIOError):

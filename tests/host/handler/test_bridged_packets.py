@@ -160,7 +160,7 @@ async def test_other_senders_do_not_reach_the_rest_of_the_pod(world: World) -> N
         sender.close()
         world.tap.send(world.mine(udp(POD, network.BRIDGED_SERVER, EVIL), destination=bridge))
         for _ in range(3):
-            bridge_hears.until(EVIL)  # before the filter does
+            bridge_hears.until(EVIL)
         bridge_hears.close()
         for each in (service, dhcp):
             with pytest.raises(BlockingIOError):

@@ -233,7 +233,7 @@ async def test_cni_bridge_gateway_is_the_guests_gateway(tmp_path: Path) -> None:
         own_question = icmpv6("::", "ff02::1:ff00:2", 135, bytes(4) + socket.inet_pton(socket.AF_INET6, POD6))
         tap.send(ethernet(mac, IPV6, own_question, "33:33:ff:00:00:02"))
         asked = b""
-        for number in range(50):  # until the bridge forwards
+        for number in range(50):
             tap.send(ethernet(mac, IPV6, icmpv6(POD6, CALLER6, 128, struct.pack("!HH", 7, number), hop_limit=64), gateway))
             try:
                 asked = tap.receive(lambda frame: frame[20] == ICMPV6 and frame[54] in (129, 135), 0.5)

@@ -156,7 +156,7 @@ async def test_callers_of_the_former_pod_reach_the_moved_guest(
         await guest.move(second, a_vm(*ports))
         between = stack.enter_context(begun(first, pod))
         between.settimeout(2)
-        with pytest.raises(TimeoutError):  # nothing is forwarded yet
+        with pytest.raises(TimeoutError):
             between.recv(1)
         between.settimeout(SECONDS)
         assert await setup.forward(first.launcher, (BESIDE6, BESIDE))

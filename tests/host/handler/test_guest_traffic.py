@@ -252,9 +252,7 @@ async def test_bridge_guest_has_the_pods_address_and_is_reachable(pod: Pod, star
         assert not [
             frame for frame in sent if (frame[20] == ICMPV6 and frame[54] == 133) or (frame[20] == UDP and frame[56:58] == b"\2\x23")
         ]
-        assert not [
-            frame for frame in heard if frame[12:14] == b"\x08\x00" and frame[23] == UDP and frame[36:38] == b"\0\x43"
-        ]  # to port 67
+        assert not [frame for frame in heard if frame[12:14] == b"\x08\x00" and frame[23] == UDP and frame[36:38] == b"\0\x43"]
 
         (again,) = await setup.Networks().prepare(vm, "", pod.launcher)
         assert again == wired

@@ -60,7 +60,7 @@ POD_UID = "5d1e0000-0000-4000-8000-000000000001"
 
 
 async def attach(pod: Pod, client: Client, vm: Object, card: dict[str, Any], networks: setup.Networks | None = None) -> None:
-    for _ in range(2):  # virt-handler was killed in between
+    for _ in range(2):
         made = await (networks or setup.Networks()).join(vm, card["name"], POD_UID, pod.launcher)
         (full,) = interfaces.defaulted({"devices": {"interfaces": [card]}})
         client.ask(messages.AttachInterface(full, interface_of(made)))
@@ -140,7 +140,7 @@ async def test_guest_gets_a_macvtap_beside_another_and_loses_it(pod: Pod, start:
                 left = await links(pod)
                 assert (attachments.tap("lan") in left, left[attachments.tap("wan")]["ifindex"]) == (False, before)
                 assert attachments.tap("lan") not in (await namespaces.run(pod.launcher.network, ("nft", "list", "ruleset"))).decode()
-                await setup.Networks().prepare(a_vm([other], [other]), "", pod.launcher)  # virt-handler restarted
+                await setup.Networks().prepare(a_vm([other], [other]), "", pod.launcher)
                 await attach(pod, client, a_vm([other, card], [other]), card)
                 until_card(viewer, "eth0", there=True)
             third = {**card, "name": "third", "mac": "52:54:00:00:00:79"}

@@ -35,7 +35,7 @@ def test_the_expected_device_is_given_and_stays_so(pod: tuple[Path, int]) -> Non
     path = node(pod[0] / "dev/net/tun", stat.S_IFCHR, 10, 200)
 
     assert ownership.give(pod[1], ownership.TUN)
-    assert ownership.give(pod[1], ownership.TUN)  # it keeps it
+    assert ownership.give(pod[1], ownership.TUN)
     found = path.stat()
     assert (found.st_uid, found.st_gid, stat.S_IMODE(found.st_mode)) == (107, 107, 0o660)
 

@@ -102,7 +102,7 @@ async def test_restarted_handler_checks_and_recreates_interfaces(world: World, p
     assert world.asked[4:] == ["CHECK", "ADD"]
     other = a_vm({"name": "private", "type": "plugin", "plugin": "lan", "mac": MAC, "options": {"a": "b"}})
     await world.networks().prepare(other, POD, pod.launcher)
-    assert world.asked[6:] == ["ADD"]  # the request differs now
+    assert world.asked[6:] == ["ADD"]
 
 
 async def test_interface_is_deleted_only_after_its_pod_is_gone(world: World, pod: Pod) -> None:
@@ -132,7 +132,7 @@ async def test_a_pod_that_goes_while_its_plugin_adds_leaves_nothing(world: World
         look = group.create_task(world.deleter().look())
         while not world.looked:
             await asyncio.sleep(0.05)
-        for _ in range(10):  # enough for any concurrent call
+        for _ in range(10):
             await world.plugins.describe("network", "lan")
             await asyncio.to_thread(world.looked.count, POD)
         waits.unlink()

@@ -58,7 +58,7 @@ async def test_tap_and_filters_go_although_a_process_has_the_tap_open(pod: Pod, 
         assert attachments.tap("lan") in left
     assert not held.send(FRAME)
     held.close()
-    assert await networks.prepare(VM, "", pod.launcher) == first  # with the same addresses
+    assert await networks.prepare(VM, "", pod.launcher) == first
     made = {each.name: each for each in first}
     assert await networks.join(VM, card, "", pod.launcher) == made[card]
 

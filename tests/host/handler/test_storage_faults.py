@@ -138,7 +138,7 @@ async def test_faulty_plugin_is_reported_with_its_disk_and_retried(here: Here, a
     assert words in str(fault)
     assert (fault.reason, fault.final, fault.retry_seconds > 0) == ("PluginFailed", False, True)
     assert str(await said(disks, machine(), here.uid)) == str(fault)
-    assert [each for each, _ in here.calls()] == ["ADD"]  # not called early
+    assert [each for each, _ in here.calls()] == ["ADD"]
     here.plugin(f"rm -rf $D/*; {A_FILE}; {THE_FILE}")
     await asyncio.sleep(fault.retry_seconds)
     assert await disks.add(machine(), here.uid) == {"data": Served("file", 1024)}
@@ -178,7 +178,7 @@ async def test_a_socket_without_an_nbd_server(here: Here, listener: socket.socke
     listener.listen(8)
     impatient = here.disks(limits=adding.Limits(greeting_seconds=0.3))
     assert "its NBD server sent no greeting within 0.3 s" in str(await said(impatient, machine(), here.uid))
-    listener.accept()[0].close()  # the waiting connection
+    listener.accept()[0].close()
     for words, told in ((b"220 smtp.example ESMTP\r\n", "is not an NBD server"), (b"", "it closed the connection")):
         task = asyncio.get_running_loop().run_in_executor(None, _say, listener, words)
         assert told in str(await said(here.disks(), machine(), here.uid))

@@ -114,7 +114,7 @@ async def test_guest_has_a_plugin_disk_for_its_pods_lifetime(world: World, pods:
             await eventually(lambda: world.status()["phase"] == "Stopped", seconds=60)
         assert pods.running[pod_uid].wait() == 0
         volumes = tmp_path / "pods" / pod_uid / "volumes"
-        volumes.rename(volumes.with_name("gone"))  # like the kubelet
+        volumes.rename(volumes.with_name("gone"))
         async with world.handler(way=way):
             await eventually(lambda: not list((daemon.images / ".served").iterdir()), seconds=60)
             await eventually(lambda: not list((tmp_path / "records").iterdir()))

@@ -51,7 +51,7 @@ def a_machine(name: str = "testvm", **domain: Any) -> messages.Machine:
         "firmware": {"kernelBoot": KERNEL_BOOT},
         "devices": NO_GRAPHICS,
     }
-    own = copy.deepcopy({**specification, **domain})  # tests may change it
+    own = copy.deepcopy({**specification, **domain})
     return messages.Machine("default", name, "7b1f4a0e-0000-4000-8000-000000000001", own, "qemu", (), 20.0)
 
 
@@ -117,7 +117,7 @@ class Launcher:
         self._first = first
         self.run_directory = directory / "run"
         self.disks = directory / "disks"
-        self.images = self.disks if disks else directory / "images"  # as in a pod
+        self.images = self.disks if disks else directory / "images"
         self.sources = directory / "sources"
         self.nbd_secret = directory / "nbd-secret"
         self.access_credentials = directory / "access-credentials"

@@ -97,7 +97,7 @@ def test_file_systems_freeze_and_thaw(pod: Launcher) -> None:
         assert operate(client, 4, "Freeze", thaw_seconds=6) == "succeeded"
         write(viewer, "two")
         assert not wrote(viewer, "two")
-        client.until(lambda status: not status.frozen)  # by itself
+        client.until(lambda status: not status.frozen)
         assert wrote(viewer, "two")
 
         client.call(messages.SetPassword("root", "a new one"))
@@ -108,7 +108,7 @@ def test_file_systems_freeze_and_thaw(pod: Launcher) -> None:
 
         assert operate(client, 5, "Freeze", thaw_seconds=300) == "succeeded"
         write(viewer, "three")
-        with suppress(EOFError):  # the pod may end before it answers
+        with suppress(EOFError):
             client.ask(messages.Shutdown(10))
         viewer.expect("shutdown -h -P +0")  # a frozen agent refuses it
     assert pod.wait() == 0

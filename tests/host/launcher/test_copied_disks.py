@@ -108,11 +108,11 @@ def test_copied_disks_are_complete_and_only_written_data_move(moving: Callable[.
     pair.viewer.type(WRITER)
     pair.viewer.expect("wrote-5.")
     with relay.connected(pair.source, pair.target, 3e6) as relays, observing(pair.source, pair.target) as watch:
-        relays[2].rate = 3e5  # until the first figures, which may be late
+        relays[2].rate = 3e5
         pair.at_source.ask(messages.Migrate("m1", relays_disks=True))
         copying = figures(pair.at_source.until(lambda status: figures(status).data_processed_bytes > 0, 60))
         relays[2].rate = 3e6
-        assert copying.memory_total_bytes == 0  # disks come first
+        assert copying.memory_total_bytes == 0
         assert copying.data_total_bytes >= 15 * MIB
         assert copying.bytes_per_second > 0
         status = pair.at_source.until(ended("m1"), 90)
@@ -132,7 +132,7 @@ def test_copied_disks_are_complete_and_only_written_data_move(moving: Callable[.
                 assert sums(viewer, "/dev/vda", "/dev/vdb", skip=1) == before
     with never_again("two QEMU"):
         assert watch.faults == []
-    assert stored(pair.target, "golden") < 8 * MIB  # 16 are in the claim below
+    assert stored(pair.target, "golden") < 8 * MIB
     assert stored(pair.target, "scratch") < 20 * MIB
 
 
@@ -213,7 +213,7 @@ def test_broken_disk_copy_keeps_the_guest_on_its_own_disk(moving: Callable[..., 
         assert sums(pair.viewer, "/dev/vda", skip=1) == before
     fill(pair.viewer, "/dev/vda", 4, seek=20)
     after = sums(pair.viewer, "/dev/vda")
-    with relay.connected(pair.source, pair.target):  # earlier attempts do not block another one
+    with relay.connected(pair.source, pair.target):
         pair.at_source.ask(messages.Migrate("m1", relays_disks=True))
         assert figures(pair.at_source.until(ended("m1"), 90)).state == "succeeded"
         with pair.target.console() as viewer:
@@ -249,7 +249,7 @@ def test_abort_during_a_disk_copy_keeps_guest_and_disk(moving: Callable[..., Pai
         began = time.monotonic()
         pair.at_source.ask(messages.Migrate("m1", 2 * MIB, relays_disks=True))
         copied = figures(pair.at_source.until(lambda status: figures(status).data_processed_bytes > 4 * MIB, 60))
-        assert copied.data_processed_bytes < (time.monotonic() - began + 2) * 4 * MIB  # the bandwidth limits disks, too
+        assert copied.data_processed_bytes < (time.monotonic() - began + 2) * 4 * MIB
         pair.at_source.ask(messages.AbortMigration("m1"))
         assert figures(pair.at_source.until(ended("m1"), 60)).state == "cancelled"
     with never_again("wrong bytes"):

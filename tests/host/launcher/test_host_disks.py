@@ -65,7 +65,7 @@ def test_guest_has_its_host_files_and_the_pod_no_others(start: Callable[[], Laun
     ]
     pod = start()
     put(pod, vms, *disks)
-    put(pod, vms, *disks)  # virt-handler has restarted
+    put(pod, vms, *disks)
     made = (vms / "new.img").stat()
     assert (made.st_uid, made.st_size, made.st_blocks, made.st_mode & 0o777) == (107, 3 * MIB, 0, 0o600)
     inside = ["nsenter", "--target", str(pod.process.pid), "--mount", "--"]
@@ -138,7 +138,7 @@ def test_created_host_files_of_a_directory_are_bounded(start: Callable[[], Launc
     ):
         put(pod, vms, made[3], created_bytes=7 * MIB)
     assert not (vms / "3.img").exists()
-    put(pod, vms, *made[:3], created_bytes=0)  # they exist
+    put(pod, vms, *made[:3], created_bytes=0)
 
 
 def test_a_link_that_the_pod_plants_leads_nowhere(start: Callable[[], Launcher], tmp_path: Path) -> None:

@@ -155,7 +155,7 @@ def test_released_overlay_loses_what_the_guest_wrote(
             for each in hot_plug.mounts_of(full):
                 pods = spaces if each.source == layout.ATTACHMENT_OVERLAY_DIRECTORY else source
                 claims.put(pods, target, each.name, read_only=each.read_only, parent=each.parent)
-            for _ in range(2):  # virt-handler has restarted
+            for _ in range(2):
                 client.ask(messages.AttachDisk(full))
             viewer.sh('while test -z "$(ls /sys/block)"; do sleep 1; done')
             assert viewer.sh("head -c 12 /dev/vda | tr -d '\\0'") == content
@@ -243,7 +243,7 @@ def test_drive_gets_a_medium_and_ejects_it_unless_it_is_locked(pod: Launcher, cl
             (claim / layout.DISK_IMAGE).write_bytes(content.ljust(MIB, b"\0"))
             assert viewer.sh("head -c 12 /dev/sr0").endswith(": No medium found")
             claims.put(source, target, "tray", read_only=True, parent=parent)
-            for _ in range(2):  # virt-handler has restarted
+            for _ in range(2):
                 assert told(client.ask(messages.AttachDisk({**DRIVE, **medium}))) == [("tray", False)]
             assert viewer.sh("head -c 12 /dev/sr0") == content.decode()
             viewer.sh("exec 3</dev/sr0")  # locks the tray

@@ -119,7 +119,7 @@ def test_the_guest_goes_on_counting_in_the_target(pair: Pair, capsys: pytest.Cap
     with never_again("two QEMU"):
         assert watch.faults == []
     with pair.source.client() as again:
-        assert again.status.ending == source.ending  # it stays to forward connections
+        assert again.status.ending == source.ending
     pair.source.process.send_signal(signal.SIGTERM)
     assert pair.source.wait(60) == 0
     assert (pair.source.made / "seed.iso").read_bytes() == (pair.target.made / "seed.iso").read_bytes()
@@ -167,7 +167,7 @@ def test_parallel_connections_carry_the_memory_at_any_terms(pair: Pair) -> None:
     with relay.connected(pair.source, pair.target) as relays:
         pair.at_source.ask(messages.Migrate("m1", 500 << 20, 1000, 4, auto_converge=True))
         assert state_of(pair.at_source.until(ended("m1"), 60)) == "succeeded"
-        assert relays[1].connections >= 5  # QEMU's own, and four
+        assert relays[1].connections >= 5
         with pair.target.console() as viewer:
             assert state_of(pair.at_target.ask(messages.ReleaseMigration("m1"))) == "succeeded"
             viewer.expect("tick ")
@@ -186,7 +186,7 @@ def test_a_bandwidth_is_kept(pair: Pair) -> None:
 
 def never_arriving(pair: Pair) -> None:
     """Begin a migration of a guest that dirties memory faster than QEMU sends it; return in the third iteration."""
-    pair.viewer.type("dirty 500\n")  # ten times SLOW
+    pair.viewer.type("dirty 500\n")
     pair.viewer.expect("tick ")
     pair.at_source.ask(messages.Migrate("m1"))
     pair.at_source.until(lambda status: progress(status).iteration >= 3, 90)
@@ -327,7 +327,7 @@ def test_broken_connection_leaves_exactly_one_guest(start: Callable[[], Launcher
                     assert source.wait(60) == 0
                 else:
                     watch.wait(lambda source, _target: source[0] == libvirt.VIR_DOMAIN_RUNNING)
-                    target.process.send_signal(signal.SIGTERM)  # as virt-controller deletes the losing pod
+                    target.process.send_signal(signal.SIGTERM)
                     assert target.wait() == 0
                 time.sleep(0.2)
             with never_again("two QEMU"):

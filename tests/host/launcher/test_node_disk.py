@@ -89,7 +89,7 @@ def test_operation_fails_without_the_mount_and_the_guest_goes_on(start: Start, d
         client.ask(messages.Sync(MACHINE))
         viewer.expect(READY)
         boot, commands = boot_of(viewer)
-        with process_of(pod) as process:  # an earlier save failed
+        with process_of(pod) as process:
             disk.make(IMAGE, MEMORY)
             disk.mount(IMAGE, process)
             disk.unmount(IMAGE, process)

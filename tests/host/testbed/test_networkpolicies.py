@@ -138,7 +138,7 @@ def test_policies_apply_to_bridged_and_routed_packets(world: World) -> None:
     world.check("db", reached=set(), closed=everything)
     world.check("far", reached=set(), closed=everything)
     world.check("web", reached={"db:80", "far:80"}, closed=set())
-    world.check("node", reached=everything, closed=set())  # a node reaches its pods
+    world.check("node", reached=everything, closed=set())
 
     world.load(
         a_policy("nobody", "web", policyTypes=["Ingress"]),

@@ -27,7 +27,7 @@ def test_a_crash_before_the_swap_leaves_the_old_set(tmp_path: Path) -> None:
 
     assert ((tmp_path / "tls.crt").read_bytes(), (tmp_path / "tls.key").read_bytes()) == (b"one", b"1")
     files.publish(tmp_path, {"tls.crt": b"three", "tls.key": b"3"})
-    assert len(list(tmp_path.iterdir())) == 4  # without the crash's leftovers
+    assert len(list(tmp_path.iterdir())) == 4
 
 
 def test_unpublished_names_vanish_and_strange_files_stay(tmp_path: Path) -> None:

@@ -239,7 +239,7 @@ def test_tls_session_cannot_be_resumed(side: Side) -> None:
     server, client = ServerTls(side.server, clients=ssl.CERT_REQUIRED), ClientTls(side.client)
     ends = handshake(server.context, client.context)
     with pytest.raises(ssl.SSLWantReadError):
-        ends[1].read(1)  # a ticket would arrive here
+        ends[1].read(1)
 
     assert ends[1].session is None or not ends[1].session.has_ticket
 
@@ -260,7 +260,7 @@ def test_a_server_with_another_name_is_refused(side: Side) -> None:
 
 def test_context_that_offers_a_protocol_is_apart_and_the_newest(side: Side) -> None:
     server, client = ServerTls(side.server, alpn=("one", "other")), ClientTls(side.client)
-    side.issue_client()  # renewed, and not yet read
+    side.issue_client()
     ends = handshake(server.context, client.offering("other"))
     assert ends[1].selected_alpn_protocol() == "other"
     assert handshake(server.context, client.context)[1].selected_alpn_protocol() is None

@@ -174,7 +174,7 @@ def test_etcds_data_is_on_a_disk_that_stays() -> None:
     assert volume["metadata"]["annotations"]["helm.sh/resource-policy"] == "keep"
     assert volume["spec"]["hostPath"]["type"] == "Directory"
     assert volume["spec"]["storageClassName"] == claim["spec"]["storageClassName"]
-    assert volume["spec"]["claimRef"] | {"name": "data-kubevirt-etcd-0", "uid": None} == volume["spec"]["claimRef"]  # bindable again
+    assert volume["spec"]["claimRef"] | {"name": "data-kubevirt-etcd-0", "uid": None} == volume["spec"]["claimRef"]
     by_class = one("StatefulSet", ETCD, CLASS)["spec"]
     assert by_class["volumeClaimTemplates"][0]["spec"]["storageClassName"] == "fast"
     assert by_class["persistentVolumeClaimRetentionPolicy"] == {"whenDeleted": "Retain", "whenScaled": "Retain"}
@@ -452,7 +452,7 @@ def test_virt_handler_and_virt_api_may_do_little() -> None:
         ("nodes", "patch"),
     }
     api = {(resource, verb) for _, resource, _, verb, _ in rbac.permissions("virt-api")}
-    assert {pair for pair in api if pair[1] not in {"get", "list", "watch"}} == {("resourcequotas/status", "update")}  # see quotas.yaml
+    assert {pair for pair in api if pair[1] not in {"get", "list", "watch"}} == {("resourcequotas/status", "update")}
 
 
 def test_no_role_has_wildcards_and_one_role_has_secrets() -> None:
@@ -640,7 +640,7 @@ def test_nothing_reaches_a_port_of_ours_but_who_needs_it() -> None:
         if reaches(labels, target, port, NODE)
     }
 
-    api = {(name, "virt-api", 8443) for name in sources}  # authenticates each request
+    api = {(name, "virt-api", 8443) for name in sources}
     metrics = {(name, target, 8443) for name in sources if name != "no pod" for target in ("virt-controller", "virt-handler")}
     assert found == OPEN | api | metrics
 
@@ -685,7 +685,7 @@ def test_the_namespace_is_labelled_unless_the_installer_does_it() -> None:
         rules = one("ClusterRole", "kubevirt.io:virt-controller", *settings)["rules"]
         assert ("--label-namespace" in container["args"]) == labelled
         granted = [rule for rule in rules if rule["resources"] == ["namespaces"]]
-        reads = {"apiGroups": [""], "resources": ["namespaces"], "verbs": ["get"]}  # labels of VMs' namespaces
+        reads = {"apiGroups": [""], "resources": ["namespaces"], "verbs": ["get"]}
         assert granted == [reads, *([{**reads, "resourceNames": ["kubevirt"], "verbs": ["get", "patch"]}] if labelled else [])]
 
 

@@ -186,6 +186,6 @@ async def test_machines_of_no_set_are_left_alone(world: World, owner: Object) ->
 
 async def test_migrations_may_be_created_and_machines_not(world: World) -> None:
     said = await refusals(world, lambda _: None, operation="CREATE")
-    assert "" in said  # for the Migration
+    assert "" in said
     assert all("may only update" in each and "virtualmachines" in each for each in said - {""})
     assert len(said) > 1

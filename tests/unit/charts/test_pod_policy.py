@@ -108,7 +108,7 @@ async def test_token_disk_needs_the_namespaces_permission(policies: ValidatingPo
     for pod in (launcher_pod(TOKEN, 1, {}, SETTINGS, Placement()), target_pod(TOKEN, a_migration(), 1, {}, SETTINGS, MOVE)):
         assert await refusal(policies, obj=pod, namespace=OPEN) == ""
         assert "service-account-disks=allowed" in await refusal(policies, obj=pod)
-        pod["spec"].pop("serviceAccountName")  # the default account
+        pod["spec"].pop("serviceAccountName")
         assert "service-account-disks=allowed" in await refusal(policies, obj=pod)
 
 

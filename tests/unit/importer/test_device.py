@@ -45,7 +45,7 @@ def failing_after(writes: int) -> Callable[[int, memoryview, int], int]:
 
 
 def test_an_import_that_ends_at_any_moment_is_done_again(path: Path) -> None:
-    sectors = len(IMAGE) // device.SECTOR + 1  # with the mark
+    sectors = len(IMAGE) // device.SECTOR + 1
     write(path, failing_after(sectors))
     assert device.has_disk(path)
     for writes in (1, 2, 3 * MIB // device.SECTOR, sectors - MIB // device.SECTOR, sectors - 2, sectors - 1):

@@ -20,7 +20,7 @@ def test_parts_are_about_equally_long() -> None:
     first, second = (parts.part(number, 2, MODULES, known) for number in (1, 2))
     assert "test_3.py" in first
     assert {"test_5.py", "test_7.py"} <= second
-    assert len(first) in (8, 9, 10)  # the short ones fill both
+    assert len(first) in (8, 9, 10)
 
 
 def test_parts_do_not_depend_on_the_order() -> None:

@@ -36,7 +36,7 @@ def test_second_process_waits_and_builds_nothing(wanted: pathlib.Path) -> None:
         each.join(20)
     assert found == [True] * 3
     assert len(made) == 1
-    assert wanted.stat().st_mode & 0o777 == 0o755  # other users may read it
+    assert wanted.stat().st_mode & 0o777 == 0o755
 
 
 def test_failed_or_killed_build_leaves_nothing(wanted: pathlib.Path) -> None:

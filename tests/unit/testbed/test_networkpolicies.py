@@ -44,7 +44,7 @@ def test_without_policies_all_traffic_of_known_addresses_passes() -> None:
     first = ["type filter hook forward priority filter; policy accept;", "ct state established,related accept"]
     neighbours = ["icmpv6 type { nd-neighbor-solicit, nd-neighbor-advert } accept", "ip6 saddr fe80::/10 ip6 daddr fe80::/10 drop"]
     assert chains() == {"forward": [*first, *neighbours]}
-    assert chains(a_policy("bank")).keys() == {"forward"}  # from a namespace without pods on the node
+    assert chains(a_policy("bank")).keys() == {"forward"}
 
 
 def test_policy_isolates_its_selected_pods_in_its_directions() -> None:

@@ -16,7 +16,7 @@ def _own_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_pods_own_network_is_what_it_was() -> None:
     for node in layout.NODES:
         assert networks.configuration(node)["delegates"] == [nodes.cni_configuration(node)]
-    assert min(nodes.CNI_CONFIGURATION, networks.CONFIGURATION) == networks.CONFIGURATION  # the file that containerd uses
+    assert min(nodes.CNI_CONFIGURATION, networks.CONFIGURATION) == networks.CONFIGURATION
 
 
 def test_pods_have_networks_of_their_own_namespace() -> None:

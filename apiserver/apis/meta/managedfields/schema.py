@@ -167,7 +167,7 @@ def same(first: Any, second: Any) -> bool:  # noqa: ANN401 - any JSON values
     if first != second:
         return False
     if isinstance(first, dict | list) and orjson.dumps(first) == orjson.dumps(second):
-        return True  # usual, and faster
+        return True
     if isinstance(first, dict):
         return all(same(each, second[name]) for name, each in first.items())
     if isinstance(first, list):

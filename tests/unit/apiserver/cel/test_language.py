@@ -92,7 +92,7 @@ def test_an_expression_fails_with_go_s_words(text: str, error: str) -> None:
 )  # fmt: skip
 def test_an_expression_is_refused_when_it_is_compiled(text: str, why: str | None) -> None:
     if why is None:
-        assert evaluate(text).error == "no such overload"  # only a type checker detects it earlier
+        assert evaluate(text).error == "no such overload"
         return
     with pytest.raises(CompileError, match=why.replace("(", r"\(").replace(")", r"\)")):
         compile_expression(ENVIRONMENT, text)

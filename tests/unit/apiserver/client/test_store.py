@@ -31,7 +31,7 @@ class Following(RuleBasedStateMachine):
         if new is not None:
             assert old is None or uid_of(old) == uid_of(new)
             self.told[key_of(new)] = new
-        self.subscribers_and_indexes_know_what_the_store_knows()  # a subscriber may read the store
+        self.subscribers_and_indexes_know_what_the_store_knows()
 
     def _object(self, name: str, uid: str, data: int) -> dict[str, Any]:
         self.revision += 1
@@ -142,7 +142,7 @@ def test_own_writes_during_a_replacement_stay() -> None:
     for number in range(4):
         store.apply(numbered(number, 5))
     steps = store.replace_in_steps([numbered(0, 10), numbered(1, 10), numbered(2, 10)], "10")
-    next(steps)  # removes 3
+    next(steps)
     store.apply(numbered(1, 12))
     store.apply(numbered(3, 13))
     store.apply(numbered(4, 14))

@@ -57,7 +57,7 @@ def a_kubeconfig(path: Path, *, cluster: dict[str, Any], user: dict[str, Any], *
         "clusters": [{"name": "one", "cluster": {"server": "https://one.example", **cluster}}],
         "users": [{"name": "me", "user": user}],
     }
-    path.write_text(json.dumps(config))  # also valid YAML
+    path.write_text(json.dumps(config))
     return str(path)
 
 

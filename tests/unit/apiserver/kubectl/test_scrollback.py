@@ -27,7 +27,7 @@ def test_only_what_came_meanwhile_is_printed_however_it_is_cut(size: int, meanwh
 def test_a_guest_in_another_pod_has_another_past() -> None:
     assert printed(BOOT, b"\n") == b"\n"
     assert printed(BOOT, b"uname\r\nLinux\r\n") == b"uname\r\nLinux\r\n"
-    assert printed(BOOT, BOOT[:500]) == BOOT[:500]  # the same boot again
+    assert printed(BOOT, BOOT[:500]) == BOOT[:500]
     assert printed(b"", b"first") == b"first"
 
 
@@ -42,7 +42,7 @@ def test_repeated_scrollback_holds_nothing_back() -> None:
 @given(st.binary(max_size=300), st.binary(max_size=100), st.integers(1, 64), st.integers(16, 64))
 def test_of_what_a_launcher_replays_exactly_the_rest_is_printed(past: bytes, meanwhile: bytes, size: int, limit: int) -> None:
     """virt-launcher's replay buffer is cut at a line."""
-    past = b"".join(b"%d:%d\n" % (number, byte) for number, byte in enumerate(past))  # no line occurs twice
+    past = b"".join(b"%d:%d\n" % (number, byte) for number, byte in enumerate(past))
     launcher, seen = Replay(limit), Scrollback(limit)
     launcher.add(past)
     seen.add(past)

@@ -21,7 +21,7 @@ WAITING = {"node1": frozenset({"ours", "others"})}
         (4, 2, 0, True),
         (4, 2, 1, True),
         (4, 2, 2, False),
-        (4, 3, 0, True),  # the limit was larger when they began
+        (4, 3, 0, True),
         (3, 1, 0, True),
         (3, 1, 1, False),
         (1, 0, 0, False),

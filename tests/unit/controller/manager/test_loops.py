@@ -40,7 +40,7 @@ def of_loop(loop: Loop) -> tuple[Right, ...]:
 def test_the_chart_grants_the_rights_of_the_table_and_no_others() -> None:
     needed = {*granted(right for loop in LOOPS for right in of_loop(loop)), *granted(right for part in PARTS.values() for right in part)}
     assert needed == set(rbac.permissions("virt-controller"))
-    assert not set(granted([EVICTING])) & needed  # only with workloadUpdate.strategy Evict
+    assert not set(granted([EVICTING])) & needed
 
 
 def test_no_loop_names_a_right_twice() -> None:
@@ -72,7 +72,7 @@ def read_by(package: str) -> set[str]:
             owner = ast.unparse(node.value).split(".")[-1].strip("_") if isinstance(node, ast.Attribute) else ""
             if isinstance(node, ast.Attribute) and owner == "informers":
                 found |= meaning[node.attr]
-            if owner == "reports":  # NodeReports reads all three
+            if owner == "reports":
                 found |= {"nodes", "leases", "guardians"}
     return found
 

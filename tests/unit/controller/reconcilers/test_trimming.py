@@ -131,7 +131,7 @@ def test_trimmed_kubelet_status_is_bounded_and_keeps_its_meaning() -> None:
     pod["status"]["containerStatuses"] += [*more, {"name": "other", "state": {"running": {"startedAt": "2026-01-01T00:00:00Z"}}}]
     kept = trim_pod(pod)
     assert len(json.dumps(kept)) < 100_000
-    assert pod_state.is_over(kept) is pod_state.is_over(pod) is False  # the other container runs
+    assert pod_state.is_over(kept) is pod_state.is_over(pod) is False
     assert pod_state.end_of(kept) == pod_state.end_of(pod)
     assert pod_state.bound_at(kept) == pod_state.bound_at(pod)
 

@@ -79,12 +79,12 @@ def test_writes_that_fail_pause_but_for_a_last_try() -> None:
     assert decisions.next_step(replace(failing, unanswered=1), 112.0, TIMES, sealed=False, ended=False) == Renew()
     for state, now, step in (
         (failing, 112.0, Wait(24.0)),
-        (failing, 136.0, Renew()),  # 4 s before the deadline
+        (failing, 136.0, Renew()),
         (replace(failing, tried=136.0), 137.0, Wait(3.0)),
         (replace(failing, attested=130.0), 136.0, Wait(30.0)),
         (replace(failing, attested=130.0), 166.0, Renew()),
         (replace(failing, attested=160.0), 168.0, Renew()),
-        (failing, 141.0, Wait(27.0)),  # the guests ended
+        (failing, 141.0, Wait(27.0)),
         (replace(failing, confirmed=None), 168.0, Renew()),
     ):
         assert decisions.next_step(state, now, TIMES, sealed=False, ended=False) == step

@@ -72,7 +72,7 @@ async def test_failed_deletion_is_reported_retried_and_blocks_no_other(world: Wo
     world.records.write(Record("storage", GONE, "data", "images", MACHINE))
     world.records.write(Record("network", GONE, "lan", "isolated", MACHINE))
     await world.deleter.look()
-    await world.deleter.look()  # before its time
+    await world.deleter.look()
     assert (world.faults, [each.element for each in world.records.all()]) == (["data: the pool is away"], ["data"])
     world.fault, world.now = None, LONGEST_RETRY_SECONDS
     await world.deleter.look()
@@ -100,7 +100,7 @@ async def test_deletion_waits_for_a_running_add(world: World) -> None:
         group.create_task(world.deleter.look())
         while not world.looked:
             await asyncio.sleep(0.001)
-        for _ in range(10):  # enough turns for any call
+        for _ in range(10):
             await asyncio.to_thread(world.looked.count, GONE)
         assert world.calls == []
         world.records.write(record.answered({"disk": {"size": 512}}))
@@ -142,7 +142,7 @@ async def test_unexpected_error_of_one_record_ends_no_other_deletion(world: Worl
     assert [each.element for each in world.records.all()] == ["one"]
     assert GONE in caplog.text
     await world.deleter.look()
-    assert [each.element for each in world.records.all()] == ["one"]  # it waits
+    assert [each.element for each in world.records.all()] == ["one"]
     world.now += LONGEST_RETRY_SECONDS
     await world.deleter.look()
     assert list(world.records.all()) == []

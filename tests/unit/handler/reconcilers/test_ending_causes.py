@@ -96,7 +96,7 @@ def test_destroyed_domain_in_an_unstopped_pod_is_powered_off() -> None:
         (a_run(), ("Stopped", "PodDeleted"), "Warning"),
         (a_vm("Scheduled"), ("Stopped", "PodDeleted"), "Warning"),
         (a_run(), ("Stopped", "PoweredOff"), "Warning"),
-        (a_vm("Scheduled"), ("Stopped", "PoweredOff"), "Normal"),  # no guest ran, so nothing was lost
+        (a_vm("Scheduled"), ("Stopped", "PoweredOff"), "Normal"),
         (a_run(), ("Stopped", "ShutDown"), "Normal"),
         (a_run(), ("Stopped", "EvictionByEvictionAPI"), "Normal"),
         (a_run(), ("Succeeded", "GuestPoweredOff"), "Normal"),

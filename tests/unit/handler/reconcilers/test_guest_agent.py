@@ -61,7 +61,7 @@ def test_guest_without_an_agent_has_only_a_condition() -> None:
     assert (condition(status), again) == (("False", "NotConnected"), None)
     assert "guest" not in status
     assert told(machine(status), messages.Status(1, started=True))[0] == status
-    arrived, _ = told(machine(status), SEEN, after=1.0)  # its agent's answers may be written immediately
+    arrived, _ = told(machine(status), SEEN, after=1.0)
     assert (condition(arrived), arrived["guest"]["hostname"]) == (("True", "Connected"), "web-1")
 
 

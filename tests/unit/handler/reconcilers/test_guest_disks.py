@@ -48,7 +48,7 @@ def test_guest_gets_the_missing_disks_of_the_running_form() -> None:
     card = messages.DeviceStatus("interface", "root", "tap0")
     guest = messages.DomainStatus("d", "u", "qemu", "running", "booted", devices=(card,), changes=("disk",))
     assert step(a_vm([ROOT]), messages.Status(1, guest)) == "AttachDisk root"
-    assert step(a_vm([ROOT, DATA], [ROOT]), a_launcher("root")) == ""  # no pod has its claim yet
+    assert step(a_vm([ROOT, DATA], [ROOT]), a_launcher("root")) == ""
     assert step(a_vm([ROOT, DATA]), a_launcher("root", changes=())) == ""
 
 
@@ -64,7 +64,7 @@ def test_drive_gets_and_ejects_its_medium() -> None:
     assert step(a_vm([full]), launcher(empty=True, changes=("disk",))) == ""
     assert step(a_vm([full]), launcher(empty=False)) == ""
     assert step(a_vm([empty], [full]), launcher(empty=False)) == "DetachDisk tray"
-    assert step(a_vm([full], [empty]), launcher(empty=True)) == ""  # no pod has its claim yet
+    assert step(a_vm([full], [empty]), launcher(empty=True)) == ""
 
 
 @pytest.mark.parametrize("there", [("root", "data"), ("root",)])

@@ -48,9 +48,9 @@ def step(vm: dict[str, Any], launcher: messages.Status, failures: dict[str, Fail
         (a_vm([DEFAULT]), ("default",), ""),
         (a_vm([DEFAULT, LAN], [DEFAULT]), ("default",), "AttachCard lan"),
         (a_vm([DEFAULT, LAN], [DEFAULT]), ("default", "lan"), "AttachCard lan"),  # until it is in the running form
-        (a_vm([DEFAULT, LAN]), ("default",), "AttachCard lan"),  # restored while the guest released it
+        (a_vm([DEFAULT, LAN]), ("default",), "AttachCard lan"),
         (a_vm([DEFAULT], [DEFAULT, LAN]), ("default", "lan"), "DetachCard lan"),
-        (a_vm([DEFAULT], [DEFAULT, LAN]), ("default",), "DetachCard lan"),  # until it left the running form
+        (a_vm([DEFAULT], [DEFAULT, LAN]), ("default",), "DetachCard lan"),
         (a_vm([DEFAULT, DMZ], [DEFAULT, LAN]), ("default", "lan"), "DetachCard lan"),
         (a_vm([{"name": "other"}], [DEFAULT]), ("default",), "DetachCard default"),
     ],

@@ -49,7 +49,7 @@ def test_guest_failing_liveness_reports_only_its_end() -> None:
     assert (status["phase"], again) == ("Stopping", None)
     assert list(guest_report.events(dead, status)) == [("Warning", "LivenessProbeFailed", "the liveness probe failed: no answer")]
     assert objects.condition(status["conditions"], "DisksReady") is None
-    assert "LivenessProbeFailed" not in reasons(replace(dead, launcher=a_running(stopping=True)))  # already ending
+    assert "LivenessProbeFailed" not in reasons(replace(dead, launcher=a_running(stopping=True)))
 
 
 def test_passt_failure_is_a_network_fault() -> None:

@@ -44,7 +44,7 @@ def test_vsock_cid_is_reported_only_if_valid_and_wanted() -> None:
         return guest_status.running(vm, replace(seen, domain=replace(seen.domain, cid=cid)), None, NOW).get("vsock")
 
     assert told(3, vsock={}) == {"cid": 3}
-    assert told(5, {"vsock": {"cid": 3}}, vsock={}) == {"cid": 5}  # as after a migration
+    assert told(5, {"vsock": {"cid": 3}}, vsock={}) == {"cid": 5}
     assert told(3) is None
     for wrong in (0, 2, 2**32 - 1, -7):
         assert told(wrong, {"vsock": {"cid": 3}}, vsock={}) is None
@@ -214,7 +214,7 @@ def test_an_end_clears_what_only_a_running_guest_has() -> None:
     status = guest_status.ended(running, guest_status.End("Succeeded", "GuestPoweredOff", "bye"), NOW)
 
     assert not {"nodeName", "podIP", "domain", "interfaces", "graphics"} & set(status)
-    assert (status["podName"], status["podUID"]) == ("p", running["status"]["podUID"])  # the next attempt waits for this pod
+    assert (status["podName"], status["podUID"]) == ("p", running["status"]["podUID"])
     assert [each["type"] for each in status["conditions"]] == ["Ready"]
     assert status["attempts"][0]["nodeName"] == "n"
     assert status["attempts"][0]["endTime"] == "2026-11-21T08:00:00Z"

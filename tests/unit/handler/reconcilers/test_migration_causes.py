@@ -71,7 +71,7 @@ def test_a_machine_that_is_to_run_on_says_what_broke(state: messages.MigrationSt
         ({"metadata": {"name": "a", "namespace": "b"}, "spec": {"domain": {}, "runStrategy": "Halted"}}, "runStrategy is Halted"),
         ({"metadata": {"name": "a", "namespace": "b"}, "spec": {"domain": {}, "runStrategy": "Always"}}, ""),
         (restarted(2), "restart was requested"),
-        (restarted(1), ""),  # done
+        (restarted(1), ""),
     ],
 )
 def test_a_machine_that_should_be_off_says_why(vm: Any, why: str) -> None:

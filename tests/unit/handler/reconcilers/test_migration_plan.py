@@ -243,7 +243,7 @@ def test_nothing_is_forwarded_before_the_guest_left_and_may_run() -> None:
         migration = a_migration(phase, targetPodIPs=list(ADDRESSES))
         assert source(migration, a_migrating("succeeded")) == (plan.RequestRelease(),)
         assert source(migration, a_migrating("running")) == (LOOK_AGAIN if phase == "Running" else (plan.BeginMigration(),))
-    for phase in ("Failed", "Cancelled"):  # the target's pod has ended
+    for phase in ("Failed", "Cancelled"):
         assert source(a_migration(phase, targetPodIPs=list(ADDRESSES)), a_migrating("succeeded")) == (plan.ForgetMigration(),)
 
 
@@ -315,7 +315,7 @@ def test_final_figures_of_a_launcher_are_awaited_for_a_while() -> None:
         return plan.plan_target(Observed(migration, launcher, connected=True, gone=gone, now=NOW))
 
     assert of(a_running(migrations=(here,))) == (plan.CloseRelays(), *LOOK_AGAIN)
-    assert of(None) == (plan.CloseRelays(), *LOOK_AGAIN)  # virt-handler restarted
+    assert of(None) == (plan.CloseRelays(), *LOOK_AGAIN)
     assert of(None, gone=True) == (plan.ForgetMigration(),)
     assert of(a_running(migrations=(replace(here, elapsed_milliseconds=1),))) == (plan.ForgetMigration(),)
     for seconds in (-plan.MEASURE_SECONDS, plan.MEASURE_SECONDS):
@@ -334,7 +334,7 @@ def test_broken_connection_fails_the_attempt_if_counted() -> None:
     assert isinstance(action, plan.FailAttempt)
     assert action.message.startswith("lost the connection to the target")
     for migration in (
-        a_migration("Running"),  # of an older virt-controller
+        a_migration("Running"),
         a_migration("Running", attempt=1, deleting=True),
         a_migration("TargetReady", attempt=1),
     ):
@@ -389,7 +389,6 @@ def test_nothing_starts_while_virt_handler_is_ending() -> None:
     prepared = a_migrating("prepared", "incoming")
     assert leaves(a_migration("TargetReady"), a_running()) == ()
     assert comes(a_migration("PreparingTarget"), prepared) == ()
-    # A begun migration continues.
     assert leaves(a_migration("Running"), a_running()) == (plan.MigrateGuest(),)
     assert leaves(a_migration("Running"), a_migrating("succeeded")) == (plan.RequestRelease(),)
     assert comes(a_migration("Running"), a_migrating("arrived", "incoming"), relaying=False) == (plan.AcceptRelays(),)

@@ -108,6 +108,6 @@ def test_further_network_gets_only_its_ipam_lease(tmp_path: Path) -> None:
     told = (("172.16.0.0/12", "192.168.7.1"),)
     assert found == Lease(lan.mac, "192.168.7.9", "169.254.75.1", "255.255.255.0", 1400, router="", routes=told)
     assert "interface 'lan' has an address from its pod's IPAM" in lease.not_migratable(both)
-    pods_own = messages.Interface("default", TAP.mac, "tap0", lease=given)  # the specification has it
+    pods_own = messages.Interface("default", TAP.mac, "tap0", lease=given)
     for cards in ((TAP, silent), (pods_own,)):
         assert lease.not_migratable(messages.Machine("default", "testvm", "u-1", {}, "qemu", cards)) == ""

@@ -194,7 +194,7 @@ def test_a_cached_disk_cannot_be_migrated() -> None:
     assert "cache none" in filling.not_migratable(document(DISK))
     assert filling.not_migratable(document(DISK.replace("type='raw'", "type='raw' cache='none'"))) == ""
     assert filling.not_migratable(document(DISK.replace("</disk>", "<readonly/></disk>"))) == ""
-    assert filling.not_migratable(document(DISK), ["root"]) == ""  # the migration copies it
+    assert filling.not_migratable(document(DISK), ["root"]) == ""
     assert filling.not_migratable(document(DISK), ["other"])
 
 

@@ -75,7 +75,7 @@ def allowed(given: object, shape: beside.Shape = beside.FIELDS) -> Any:
 
 def standing_beside(name: str) -> dict[str, Any]:
     found: dict[str, Any] = allowed({each: CASES[name].specification.get(each) or {} for each in ("firmware", "devices")})
-    if "disks" in found["devices"]:  # an empty drive is complete in the XML
+    if "disks" in found["devices"]:
         found["devices"]["disks"] = [each for each in found["devices"]["disks"] if "type" in each]
     return found
 

@@ -13,7 +13,7 @@ from launcher.hypervisor import translate
 from launcher.hypervisor.connection import LibvirtHypervisor
 from launcher.hypervisor.port import AGENT_SECONDS, AgentRefused, AgentSilent, HypervisorError, OperationInvalid
 
-NAME = "test"  # the test driver's initial domain
+NAME = "test"
 
 
 def an_error(code: int, domain: int = libvirt.VIR_FROM_QEMU, text: str = "no") -> libvirt.libvirtError:

@@ -113,7 +113,7 @@ async def test_agent_is_queried_on_connect_and_gone_on_disconnect(scene: Scene) 
         told = await scene.seen.get()
         assert isinstance(told, dict)
         assert told["hostname"] == "web-1"
-        scene.becomes(connected=True)  # nothing new: its turn comes in a minute
+        scene.becomes(connected=True)
         scene.becomes(connected=False)
         assert await scene.seen.get() is None
     assert scene.seen.empty()

@@ -25,7 +25,7 @@ async def test_the_agent_sets_the_clock_after_a_long_pause(tmp_path: Path, pause
         world.hypervisor.become(NAME, State.RUNNING, "booted", agent=True)
         await world.until(lambda: world.domain._agent.is_ready)
         await asyncio.sleep(0.05)
-        before = set_times()  # paused before its first instruction
+        before = set_times()
         await world.domain.handle(messages.Suspend())
         await world.domain.handle(messages.Resume())
         await asyncio.sleep(0.1)

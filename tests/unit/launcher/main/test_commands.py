@@ -95,7 +95,7 @@ async def test_a_command_that_still_runs_keeps_others_from_starting(world: World
     await world.domain.handle(LIVE)
     world.hypervisor.answers[STATUS] = RUNS
     await why(world, quick)
-    world.hypervisor.answers[STATUS] = AgentRefused("PID 7 does not exist")  # the agent was restarted
+    world.hypervisor.answers[STATUS] = AgentRefused("PID 7 does not exist")
     assert (await why(world, quick))[1] == "PID 7 does not exist"
     assert len(executed(world)) == 4
 

@@ -97,7 +97,7 @@ async def test_unsuitable_disks_are_refused_with_a_reason(world: World, pod: Pod
     before = pod.images()
     assert await sent(pod, *OFFERS[offer])
     assert pod.images() == before
-    assert await sent(pod, offer_of(BYTES), *BYTES.values()) == ""  # it may still be done properly
+    assert await sent(pod, offer_of(BYTES), *BYTES.values()) == ""
 
 
 async def test_interrupted_transfer_changes_no_disk(world: World, pod: Pod) -> None:
@@ -264,7 +264,7 @@ async def test_second_migration_sends_the_bytes_of_the_first_pod(world: World, p
         heard.set_result((await reader.readline(), await reader.readexactly(37)))
         writer.write(OK)
 
-    pod.socket.unlink()  # like virt-handler
+    pod.socket.unlink()
     async with target(pod, take):
         await world.domain.handle(dataclasses.replace(MIGRATE, migration_uid="m2"))
         async with asyncio.timeout(20):

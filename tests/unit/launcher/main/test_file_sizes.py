@@ -42,7 +42,7 @@ def test_existing_disk_grows_to_the_requested_size_only(disk: Path, before: int,
     disk.write_bytes(b"x" * before)
     file_sizes.prepare(specification("3Mi"))
     assert disk.read_bytes() == b"x" * before + bytes(after - before)
-    assert disk.stat().st_blocks * 512 <= before + 4096  # a hole
+    assert disk.stat().st_blocks * 512 <= before + 4096
 
 
 @pytest.mark.parametrize("fields", [{"readOnly": True}, {"source": {"name": "c", "ephemeral": True, "sizeLimit": "1Gi"}}], ids=str)

@@ -88,7 +88,7 @@ async def test_pod_with_its_image_stays_without_virt_handler(tmp_path: Path) -> 
         await asyncio.sleep(0.1)
         assert not run.done()
         reader, writer = await asyncio.open_unix_connection(tmp_path / layout.ATTACHMENT_SOCKET)
-        assert await reader.read() == b""  # virt-handler only looks who listens
+        assert await reader.read() == b""
         writer.close()
         run.cancel()
 

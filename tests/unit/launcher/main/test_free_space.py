@@ -66,7 +66,7 @@ def test_long_run_resets_the_tries_and_a_short_one_does_not() -> None:
         ({"data": ENOUGH_BYTES}, 10.0, True),
         ({"data": ENOUGH_BYTES}, 9.9, False),
         ({"data": ENOUGH_BYTES - 1}, 10.0, False),
-        ({"other": 0}, 10.0, True),  # unknown free space
+        ({"other": 0}, 10.0, True),
         ({"data": ENOUGH_BYTES, "more": 0}, 10.0, False),
     ],
 )

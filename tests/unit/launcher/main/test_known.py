@@ -28,7 +28,7 @@ LEAVING = Known(Status(3, started=True, migrations=(OUTGOING,)), MACHINE, RUNNIN
 ENDED = Known(Status(3, started=True, ending=ENDING), MACHINE, OFF, Run(ran=True), over=True)
 
 
-def target(state: messages.MigrationState = "prepared", **also: Any) -> Known:  # as members of Known
+def target(state: messages.MigrationState = "prepared", **also: Any) -> Known:
     return Known(Status(3, migrations=(dataclasses.replace(INCOMING, state=state),)), MACHINE, **also)
 
 

@@ -477,7 +477,7 @@ async def test_a_guest_is_paused_to_arrive_and_runs_again_if_it_stays(world: Wor
     world.hypervisor.end_migration(NAME, MigrationFailed("the relay broke"))
     await world.until(lambda: state_of(world) == "failed")
     await world.until(lambda: world.status.domain is not None and world.status.domain.state == "running")
-    await world.domain.handle(messages.PauseForMigration("m1"))  # it comes late
+    await world.domain.handle(messages.PauseForMigration("m1"))
     assert world.hypervisor.domains[NAME].state is State.RUNNING
 
 
@@ -614,14 +614,14 @@ async def test_sigterm_during_confirmation_presses_no_button(world: World) -> No
     await asyncio.sleep(0.1)
     world.hypervisor.end_migration(NAME)
     await world.ends("migrated")
-    after = world.hypervisor.calls[world.hypervisor.calls.index("resume") + 1 :]  # by the start
+    after = world.hypervisor.calls[world.hypervisor.calls.index("resume") + 1 :]
     assert not {"press power button", "ask agent", "destroy", "resume"} & set(after)
 
 
 async def test_sigterm_acts_on_what_is_so_now(world: World) -> None:
     await world.domain.handle(SYNC)
     domain = world.hypervisor.domains[NAME]
-    world.hypervisor.domains[NAME] = dataclasses.replace(domain, state=State.SHUTOFF, reason="shutdown")  # without an event
+    world.hypervisor.domains[NAME] = dataclasses.replace(domain, state=State.SHUTOFF, reason="shutdown")
     world.domain.terminate()
     await world.ends("shutdown-requested")
     assert "press power button" not in world.hypervisor.calls
@@ -751,7 +751,7 @@ async def test_domain_missing_at_its_release_ends_the_pod(world: World) -> None:
     await arrived(world)
     world.hypervisor.vanish(NAME)
     await world.until(lambda: state_of(world) == "failed")
-    assert not world.over  # the source may have kept it
+    assert not world.over
     with pytest.raises(RequestRefused):
         await world.domain.handle(RELEASE)
     await world.ends("crashed")
@@ -906,7 +906,7 @@ async def test_without_addresses_no_guest_is_started(world: World) -> None:
 async def test_unknown_pod_memory_aborts_nothing(world: World) -> None:
     await migrating(world)
     looks = world.hypervisor.calls.count("progress") + 10
-    await world.until(lambda: world.hypervisor.calls.count("progress") > looks)  # as often as during the memory phase
+    await world.until(lambda: world.hypervisor.calls.count("progress") > looks)
     assert world.hypervisor.migrating
     assert "abort" not in world.hypervisor.calls
 

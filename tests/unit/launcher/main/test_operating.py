@@ -139,7 +139,7 @@ async def test_guest_stopped_by_a_fault_is_resumed_once_per_operation(world: Wor
     for _ in range(2):
         await world.domain.handle(messages.Operate("a", 1, "Resume"))
     assert told(world) == ("failed", "the guest stopped again immediately: I/O error")
-    assert world.hypervisor.calls.count("resume") == 2  # one was the start's
+    assert world.hypervisor.calls.count("resume") == 2
 
 
 async def test_forgotten_operation_is_not_repeated(world: World) -> None:

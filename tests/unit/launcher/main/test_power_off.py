@@ -29,7 +29,7 @@ LEAVING = Known(Status(3, started=True, migrations=(OUTGOING,)), MACHINE, RUNNIN
 ENDED = Known(Status(3, started=True, ending=ENDING), MACHINE, OFF, Run(ran=True), over=True)
 
 
-def target(state: messages.MigrationState = "prepared", **also: Any) -> Known:  # as members of Known
+def target(state: messages.MigrationState = "prepared", **also: Any) -> Known:
     return Known(Status(3, migrations=(dataclasses.replace(INCOMING, state=state),)), MACHINE, **also)
 
 
@@ -55,8 +55,8 @@ def test_sigterm_action_follows_the_known_state(now: Known, expected: Terminatio
         (STARTED, 30.0, 130.0),
         (dataclasses.replace(STARTED, stopping=Stopping(110.0, 100.0)), 30.0, 110.0),
         (dataclasses.replace(STARTED, stopping=Stopping(150.0, 100.0)), 30.0, 130.0),
-        (Known(Status(3, started=True), MACHINE, PAUSED), 30.0, 100.0),  # it never ran
-        (target("arrived"), 30.0, 130.0),  # it ran elsewhere
+        (Known(Status(3, started=True), MACHINE, PAUSED), 30.0, 100.0),
+        (target("arrived"), 30.0, 130.0),
     ],
 )
 def test_the_shortest_grace_period_of_a_guest_that_ran_counts(before: Known, grace_seconds: float, deadline: float) -> None:
@@ -89,7 +89,7 @@ SOON = Stopping(100.0, 4.0)
 @pytest.mark.parametrize(
     ("now", "fresh", "operating", "expected"),
     [
-        (STARTED, True, False, Step.WAIT),  # no stop was requested
+        (STARTED, True, False, Step.WAIT),
         (dataclasses.replace(ENDED, stopping=LATE, domain=RUNNING), True, False, Step.WAIT),
         (dataclasses.replace(STARTED, stopping=SOON), True, False, Step.PRESS_BUTTON),
         (dataclasses.replace(STARTED, stopping=SOON), True, True, Step.PRESS_BUTTON),

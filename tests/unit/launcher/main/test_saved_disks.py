@@ -87,7 +87,7 @@ async def test_failed_save_leaves_no_copies(world: World, claim: Path, made: Pat
 
 async def test_resumed_guest_has_the_disks_it_was_saved_with(world: World, claim: Path, made: Path) -> None:
     request, seen = saved(claim, made), {}
-    mount(made.parent / "sources" / "files", {"k" * 200: b""})  # no disk can have this ConfigMap
+    mount(made.parent / "sources" / "files", {"k" * 200: b""})
 
     async def restore(call: Call) -> Any:
         seen.update(files(made))

@@ -76,7 +76,7 @@ async def test_saved_guest_ends_with_an_image_that_the_end_names(world: World, c
     image = saved_image.read(ending.message)
     assert image == saved_image.Image(ID, digest_of(claim / ID), (claim / ID).stat().st_size)
     assert told(world) == ("succeeded", "")
-    assert names(claim) == [ID]  # earlier images went
+    assert names(claim) == [ID]
     assert stat.S_IMODE((claim / ID).stat().st_mode) == 0o600
 
 
@@ -142,7 +142,7 @@ async def test_a_save_tells_its_progress_and_refuses_other_requests(world: World
     await world.until(lambda: world.status.operations[0].percent == 40)
     for request in (messages.Suspend(), messages.Resume(), messages.Migrate("m1"), messages.Operate("b", 2, "Reset")):
         assert (await refused(world, request)).reason == "Conflict"
-    assert not world.over  # the domain is paused by libvirt, and still this pod's
+    assert not world.over
     world.hypervisor.end_migration(NAME)
     await world.ends("saved")
 

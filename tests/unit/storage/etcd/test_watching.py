@@ -41,7 +41,7 @@ def test_events_are_batched_by_revision_and_old_ones_dropped() -> None:
 def test_change_with_compacted_previous_value_is_no_creation(event: rpc.Event) -> None:
     with pytest.raises(Compacted):
         list(batches([event], KEYS, 5))
-    assert list(batches([event], KEYS, 6)) == []  # already delivered
+    assert list(batches([event], KEYS, 6)) == []
 
 
 @pytest.mark.parametrize(("prefix", "end"), [(b"a/", b"a0"), (b"a\xff", b"b"), (b"\xff\xff", b"\0"), (b"", b"\0")])
@@ -67,7 +67,7 @@ async def test_progress_is_requested_once_and_again_on_silence() -> None:
     before = len(sent)
     progress.ask()
     progress.answered()
-    assert len(sent) == before + 1  # for the caller who asked during the first one
+    assert len(sent) == before + 1
     progress.answered()
     assert not progress.is_asked
     await asyncio.sleep(0.1)

@@ -203,7 +203,7 @@ def test_calls_beyond_the_servers_limit_wait_their_turn() -> None:
     calls = [server.call() for _ in range(5)]
     server.exchange()
     assert len(server.requests) == 2
-    server.session.cancel(calls[4][0])  # of a waiting call
+    server.session.cancel(calls[4][0])
     for call, future in calls[:4]:
         server.answer(call.stream, b"a")
         assert future.result(timeout=0) == b"a"

@@ -41,7 +41,7 @@ def test_where_no_webhook_can_be(address: Address) -> None:
 def test_the_service_account_is_for_kube_apiserver_alone(tmp_path: Path) -> None:
     caller = Caller(service_account=tmp_path)
     ours = target(Address(service="kubernetes", namespace="default"))
-    assert caller._as_ourselves(ours) == ({}, "")  # outside of a cluster
+    assert caller._as_ourselves(ours) == ({}, "")
     (tmp_path / "token").write_text("mine\n")
     (tmp_path / "ca.crt").write_text("PEM")
     assert caller._as_ourselves(ours) == ({"Authorization": "Bearer mine"}, "\nPEM")

@@ -103,7 +103,7 @@ def test_reserved_mac_is_replaced_by_the_derived_one() -> None:
 
 def test_a_status_may_name_the_pod_that_virt_controller_makes() -> None:
     assert objections(a_pod()) == []
-    assert objections(a_pod({})) == []  # made by an older release
+    assert objections(a_pod({})) == []
 
 
 @pytest.mark.parametrize(

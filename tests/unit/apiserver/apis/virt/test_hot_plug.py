@@ -127,10 +127,10 @@ IMAGE: dict[str, Any] = {"type": "Image", "source": {"reference": "registry/x", 
         (a_drive("a"), a_drive(**IMAGE), [[], ["tray"], []]),
         (a_drive(type="Secret", source={"name": "a"}), a_drive(), [[], [], []]),
         (a_drive(), a_drive(type="Plugin", source={"plugin": "p"}), [[], [], []]),
-        (a_drive(type="Secret", source={"name": "b"}), a_drive("a"), [[], [], ["tray"]]),  # the drive would be empty
+        (a_drive(type="Secret", source={"name": "b"}), a_drive("a"), [[], [], ["tray"]]),
         (a_drive(type="Secret", source={"name": "b"}), a_drive(type="Secret", source={"name": "a"}), [[], [], []]),
         (a_drive("a", bootOrder=1), a_drive(bootOrder=1), [["tray"], [], []]),
-        (a_drive("a", bootOrder=1), a_drive(), [[], [], []]),  # also another drive
+        (a_drive("a", bootOrder=1), a_drive(), [[], [], []]),
         (a_drive(bootOrder=1), a_drive("a"), [[], [], ["tray"]]),
         (a_drive("a"), None, [[], [], []]),
         (None, a_drive("a"), [[], [], ["tray"]]),
@@ -241,7 +241,7 @@ def test_record_of_a_pod_copies_its_disk_to_the_running_form() -> None:
     assert vm["status"]["running"]["domain"]["devices"]["disks"] == [ROOT, DATA]
     vm["status"]["volumeStatus"].append(an_entry(vm, LOGS))
     hot_plug.record(vm)
-    assert "running" not in vm["status"]  # nothing differs
+    assert "running" not in vm["status"]
 
 
 @pytest.mark.parametrize("field", ["podUID", "disk", "claim"])
@@ -277,7 +277,7 @@ def test_claim_of_another_disk_of_the_running_form_is_not_copied() -> None:
         ({"name": "z", "serial": "S"}, "z"),
         ({"name": "a", "serial": "T"}, ""),
         ({"name": "z", "wwn": "5000C50015EA71AC"}, "z"),
-        ({"name": "new", "serial": "S"}, ""),  # the drive that gets the medium
+        ({"name": "new", "serial": "S"}, ""),
     ],
 )
 def test_identity_of_a_new_disk_is_found_in_the_guest(runs: dict[str, str], expected: str) -> None:
@@ -349,7 +349,7 @@ def test_only_a_recorded_attachment_pod_may_import() -> None:
     assert hot_plug.importing(vm) == ()
     vm["status"]["volumeStatus"] = [an_entry(vm, DATA), an_entry(vm, IMPORTED)]
     hot_plug.record(vm)
-    for desired in ([ROOT, DATA, IMPORTED], [ROOT]):  # also while the disk is removed
+    for desired in ([ROOT, DATA, IMPORTED], [ROOT]):
         found = hot_plug.importing({**vm, "status": {**vm["status"], "running": {"domain": {"devices": {"disks": [ROOT, DATA, IMPORTED]}}}},
                                     "spec": {"domain": {"devices": {"disks": desired}}}})  # fmt: skip
         assert [(disk["name"], pod.uid) for disk, pod in found] == [("x", "2b0a1c1e-0000-4000-8000-000000000001")]

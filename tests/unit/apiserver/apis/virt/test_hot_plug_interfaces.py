@@ -38,7 +38,7 @@ def test_added_removed_and_kept_cards_are_found_by_name() -> None:
     assert names(*found) == [["lan"], ["dmz"], ["default"]]
     assert hot_plug_interfaces.live(vm) == ("lan", "dmz")
     assert live_changes.rest(vm) == ()
-    vm["status"]["domain"] = {}  # an earlier launcher
+    vm["status"]["domain"] = {}
     assert hot_plug_interfaces.live(vm) == ()
     assert [str(each) for each in live_changes.rest(vm)] == [
         "spec.domain.devices.interfaces[dmz] (removed)",
@@ -73,7 +73,7 @@ def test_failed_card_needs_a_restart_and_a_waiting_one_does_not(state: str, expe
 def test_changed_card_is_told_how_it_can_be_replaced() -> None:
     vm = a_vm([{**DMZ, "mac": "52:54:00:00:00:78"}, {**LAN, "model": "e1000e"}], [DMZ, LAN])
     assert live_changes.limits(vm, live_changes.rest(vm)) == "live, of a card only state changes; a card of another name replaces it"
-    vm["status"]["domain"] = {}  # an earlier launcher
+    vm["status"]["domain"] = {}
     assert live_changes.limits(vm, live_changes.rest(vm)) == ""
 
 
@@ -150,7 +150,7 @@ def test_running_form_takes_nothing_else() -> None:
         new = copy.deepcopy(old)
         new["status"]["running"]["domain"]["devices"]["interfaces"] = devices
         assert not live_changes.follows(old, new)
-    vm = a_vm([{**DEFAULT, "name": "other"}], [DEFAULT])  # its place is taken
+    vm = a_vm([{**DEFAULT, "name": "other"}], [DEFAULT])
     vm["status"]["changes"] = [applied("other")]
     live_changes.record(vm)
     assert [each["name"] for each in vm["status"]["running"]["domain"]["devices"]["interfaces"]] == ["default"]

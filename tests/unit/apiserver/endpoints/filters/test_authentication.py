@@ -118,10 +118,10 @@ async def test_only_a_front_proxy_speaks_for_others(world: World) -> None:
     spoken_for = await authenticate(request(world.connect("front-proxy", world.proxies), *said))
     assert (spoken_for.name, spoken_for.uid, spoken_for.extra) == ("bob", "u", {"scopes": ("a",)})
     assert set(spoken_for.groups) == {"team", "system:authenticated"}
-    assert (await authenticate(request(world.connect("front-proxy"), *said))).name == "front-proxy"  # issued by the clients' authority
+    assert (await authenticate(request(world.connect("front-proxy"), *said))).name == "front-proxy"
     with pytest.raises(Unauthorized):
         await authenticate(request(world.connect("another", world.proxies), *said))
-    with pytest.raises(Unauthorized):  # no name, no user
+    with pytest.raises(Unauthorized):
         await authenticate(request(world.connect("front-proxy", world.proxies)))
 
 
@@ -184,7 +184,7 @@ async def test_tokens_are_reviewed_and_anonymous_can_be_disabled(world: World) -
         await world.authenticator()(request(None, ("Authorization", "Bearer wrong")))
     with pytest.raises(Unauthorized):
         await world.authenticator(review=False)(request(None, bearer))
-    for nothing in ([], [("Authorization", "Bearer")], [("Authorization", "Basic alice")]):  # as in Go
+    for nothing in ([], [("Authorization", "Bearer")], [("Authorization", "Basic alice")]):
         assert (await world.authenticator()(request(None, *nothing))).name == "system:anonymous"
     with pytest.raises(NoCredential):
         await world.authenticator(anonymous=False)(request())

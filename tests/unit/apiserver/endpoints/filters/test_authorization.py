@@ -75,7 +75,7 @@ async def test_an_answer_is_for_one_user_and_one_request_only() -> None:
     kube, world = Kube(), World()
     authorizer = made(kube, world)
     await authorizer.decide(ALICE, GET)
-    assert authorizer.known(User("alice", ("team",), "u1", {"scopes": ("x",)}), GET) is not None  # the same user
+    assert authorizer.known(User("alice", ("team",), "u1", {"scopes": ("x",)}), GET) is not None
     for another in (
         User("bob", ("team",), "u1", {"scopes": ("x",)}),
         User("alice", (), "u1", {"scopes": ("x",)}),

@@ -17,7 +17,7 @@ def test_requests_beyond_the_limit_are_refused_until_others_end(writes: bool) ->
     with pytest.raises(TooManyRequests) as refused:
         limits.enter(ALICE, writes=writes)
     assert refused.value.details.retry_after_seconds == 1
-    limits.enter(ALICE, writes=not writes)  # counted separately
+    limits.enter(ALICE, writes=not writes)
     limits.leave(writes=writes)
     limits.enter(ALICE, writes=writes)
 

@@ -87,7 +87,7 @@ def request(*pairs: tuple[str, str]) -> Request:
     "pairs",
     [
         [EVIL, *METADATA],  # not a websocket: the browser hides the answer
-        [*UPGRADE, *METADATA],  # not from a page
+        [*UPGRADE, *METADATA],
         [*UPGRADE, *METADATA, ("Origin", f"https://{HOST}")],
         [*UPGRADE, EVIL],  # from websocket-client, which kubernetes.stream uses
         [*UPGRADE, EVIL, ("User-Agent", "fabric8-kubernetes-client/6.13.4"), ("Accept-Encoding", "gzip")],

@@ -15,7 +15,7 @@ CAPS = Caps(total=6, each=4)
         ({"a": 1}, "a", None),
         ({"a": 4}, "a", None),
         ({"a": 5}, "a", "a"),
-        ({"a": 5, "b": 1}, "b", None),  # another client's excess does not affect b
+        ({"a": 5, "b": 1}, "b", None),
         ({"a": 4, "b": 2}, "b", None),
         ({"a": 4, "b": 3}, "b", "a"),
         ({"a": 3, "b": 4}, "b", "b"),

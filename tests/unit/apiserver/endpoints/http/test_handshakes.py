@@ -153,7 +153,7 @@ async def test_a_certificate_takes_a_connection_out_of_the_crowd(contexts: Conte
     for each in proxies:
         await each.shake()
     for _ in range(20):
-        await listener.client("192.0.2.1").shake()  # from the same address
+        await listener.client("192.0.2.1").shake()
         listener.client("192.0.2.1")
     assert [len(each) for each in (listener.handshakes.unverified, listener.handshakes.verified)] == [1, 2]
     for each in proxies:
@@ -165,7 +165,7 @@ async def test_holders_of_one_certificate_take_no_places_of_another(contexts: Co
     listener = Listener(contexts, verified=Caps(4, 4))
     proxy = listener.client("192.0.2.1", contexts.proxy)
     await proxy.shake()
-    nodes = [listener.client("192.0.2.1", contexts.node) for _ in range(10)]  # from the same address
+    nodes = [listener.client("192.0.2.1", contexts.node) for _ in range(10)]
     for each in nodes:
         await each.shake()
     assert (await proxy.ask()).endswith(b"/x")
@@ -247,7 +247,7 @@ def record(announced: int, body: bytes, first: bytes = b"\x16\x03\x01", length: 
         (b"\x16\x03\x01\x00", Hello.PARTIAL),
         (record(100, b"x" * 100), Hello.WHOLE),
         (record(100, b"x" * 100) + b"more", Hello.WHOLE),
-        (record(100, b"x" * 99), Hello.WHOLE),  # in two records
+        (record(100, b"x" * 99), Hello.WHOLE),
         (record(100, b"x" * 50, length=104), Hello.PARTIAL),
         (record(131_000, b""), Hello.TOO_LONG),
         (record(100, b"", length=17_000), Hello.TOO_LONG),
@@ -375,7 +375,7 @@ async def test_failed_handshake_stops_no_other(contexts: Contexts) -> None:
     listener = Listener(contexts)
     broken, other = listener.client("192.0.2.1"), listener.client("192.0.2.2")
     hello = bytearray(broken.hello())
-    hello[9:11] = b"\x00\x00"  # a version that does not exist
+    hello[9:11] = b"\x00\x00"
     broken.send(bytes(hello[:40]) + b"\xff" * (len(hello) - 40))
     other.send(other.hello())
     await settle()

@@ -255,7 +255,7 @@ async def test_a_server_that_stops_lets_go_of_handshakes_under_way(contexts: Con
 
 async def test_backpressure_is_that_of_the_socket(contexts: Contexts) -> None:
     peer = Peer(contexts)
-    peer.tls.pause_writing()  # no code writes yet
+    peer.tls.pause_writing()
     peer.tls.resume_writing()
     await peer.shake()
     peer.object.write(GET % b"large")

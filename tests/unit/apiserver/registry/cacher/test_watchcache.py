@@ -126,7 +126,7 @@ async def test_1_read_does_not_share_an_earlier_revision_request(world: World) -
     world.storage.delay = 0.05
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(world.cache.wait_fresh())
-        await asyncio.sleep(0.06)  # the first request is in progress or done
+        await asyncio.sleep(0.06)
         world.storage.delay = 0.0
         revision = await world.put("vm/a")
         assert await world.cache.wait_fresh() >= revision
@@ -274,7 +274,7 @@ async def test_3_deleted_event_has_last_state_and_deletion_revision(world: World
     assert event.previous is not None
     assert (event.item.object["n"], event.item.revision, event.previous.revision) == (2, ended, changed)
     assert json.loads(event.item.data) == {"n": 2, "metadata": {"resourceVersion": str(ended)}}
-    assert other.item is event.item  # encoded once
+    assert other.item is event.item
 
 
 async def test_3_a_watch_begins_at_any_revision_of_the_window(world: World) -> None:
@@ -322,7 +322,7 @@ async def test_3_a_watch_of_the_future_is_silent_until_then(world: World) -> Non
         for number in range(4):
             await world.put("vm/a", n=number)
         found: list[int] = []
-        while len(found) < 2:  # bookmarks in between
+        while len(found) < 2:
             found += [event.revision for event in await read(watch, 1) if event.item]
         assert found == [after + 1, after + 2]
 
@@ -560,7 +560,7 @@ async def test_5_hanging_storage_is_reported_in_time_and_not_reawaited(impatient
         await impatient.cache.wait_fresh()
     again = impatient.cache.wait_fresh()
     with pytest.raises(errors.ServiceUnavailable, match="the storage does not respond"):
-        again.send(None)  # fails immediately: the first request is still open
+        again.send(None)
     assert impatient.storage.calls["revision"] == asked + 1
     impatient.storage.answering.set()
     async with asyncio.timeout(30):

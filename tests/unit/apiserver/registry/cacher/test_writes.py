@@ -18,7 +18,7 @@ def test_write_has_one_item_in_either_order_of_event_and_reply() -> None:
     write = begun(writes)
     acknowledged = write.at(8)
     assert writes.find(Entry("k", b"v", 7, 8)) is acknowledged
-    assert writes.find(Entry("k", b"v", 7, 8)) is None  # the event was delivered
+    assert writes.find(Entry("k", b"v", 7, 8)) is None
 
 
 def test_writes_of_other_servers_are_not_taken_for_ours() -> None:

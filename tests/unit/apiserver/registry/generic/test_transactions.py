@@ -400,7 +400,7 @@ async def test_of_several_who_share_a_lock_the_last_one_gives_it_up(world: World
 async def test_only_recently_written_objects_skip_the_lock_read(world: World) -> None:
     world.transactions = Transactions(world.storage, Holding(), ROOT, max_complete=2)
     items = {lock: await world.create(f"{A}{number}", lock) for number, lock in enumerate(("x/0", "x/1", "x/2"))}
-    items["x/0"] = await world.replace(items["x/0"], "x/0")  # now x/1 was written first
+    items["x/0"] = await world.replace(items["x/0"], "x/0")
     await world.storage.commit([], [Delete(key_of(lock)) for lock in items])
     for lock in ("x/2", "x/0", "x/1"):
         await world.replace(items[lock], lock)

@@ -760,7 +760,7 @@ def test_priorities_of_migrations_have_bounds(priority: int, wrong: list[str]) -
     assert (strategy.read(obj).errors, [str(each) for each in strategy.validate(obj)]) == ((), wrong)
     assert "spec.priority" in _causes({"selector": {"name": "vm1"}, "priority": "x"}, strategy=strategy)
     unchanged = {"metadata": {"name": "m", "namespace": "acc"}, "spec": {"selector": {"name": "vm1"}}}
-    assert strategy.validate_update(unchanged, unchanged) == []  # stored by an earlier release
+    assert strategy.validate_update(unchanged, unchanged) == []
 
 
 def test_only_an_unfinished_migration_locks_its_machine() -> None:
@@ -985,7 +985,7 @@ def test_stale_status_keeps_the_running_hardware() -> None:
     bigger["spec"]["domain"]["memory"]["guest"] = "2Gi"
     edited = _updated(bigger, vm)
     edited["metadata"]["resourceVersion"] = "8"
-    moved = copy.deepcopy(vm)  # a migration's target takes over, with an old status
+    moved = copy.deepcopy(vm)
     moved["status"] |= {"nodeName": "node2", "podName": "target"}
     moved["metadata"]["resourceVersion"] = "8"
     taken = _updated(moved, edited, "status")

@@ -49,7 +49,7 @@ async def test_single_server_compacts_per_interval_and_is_replaced() -> None:
 
 async def test_a_server_that_finds_the_key_of_others_waits_an_interval() -> None:
     storage = MemoryStorage()
-    await storage.commit([], [Put(KEY, b"17")])  # a server written in Go
+    await storage.commit([], [Put(KEY, b"17")])
     compactor = Compactor(storage)
     assert not await compactor.turn()
     revision = await write(storage)

@@ -178,9 +178,9 @@ def test_consumers_with_another_bundle_get_the_current_one(carried: bytes) -> No
         (mark(OLD, OLD, NEXT, at=NOW - POLICY.spread), PromoteAuthority("ca")),
         (mark(OLD, OLD, NEXT, at=NOW - POLICY.spread + SECOND), None),
         (mark(OLD, OLD, NEXT, at=NOW), None),
-        (mark(OLD, OLD, NEXT, at=NOW + SECOND), MarkSpread),  # the clock was set back
-        (mark(OLD, OLD, at=NOW - POLICY.spread), MarkSpread),  # for another bundle
-        (mark(NEXT, OLD, NEXT, at=NOW - POLICY.spread), MarkSpread),  # for another signer
+        (mark(OLD, OLD, NEXT, at=NOW + SECOND), MarkSpread),
+        (mark(OLD, OLD, at=NOW - POLICY.spread), MarkSpread),
+        (mark(NEXT, OLD, NEXT, at=NOW - POLICY.spread), MarkSpread),
         (mark(OLD, OLD, NEXT, at=NOW).partition(" ")[0] + " yesterday", MarkSpread),
         (f"0 {times.to_rfc3339(NOW - POLICY.spread)}", MarkSpread),
         (f"~ {times.to_rfc3339(NOW - POLICY.spread)}", MarkSpread),

@@ -94,7 +94,7 @@ def test_single_fault_denies_a_request(wrong: str) -> None:
     assert isinstance(denied, Deny)
     assert 10 < len(denied.message) <= 1000
     request["status"] = {"conditions": [{"type": "Approved", "status": "True"}]}
-    assert plan(request, NAMESPACE, NONE, NOW) == Fail(denied.message)  # whoever approved it
+    assert plan(request, NAMESPACE, NONE, NOW) == Fail(denied.message)
 
 
 def test_request_modified_after_signing_is_denied() -> None:

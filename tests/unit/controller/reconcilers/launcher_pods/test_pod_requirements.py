@@ -104,11 +104,11 @@ def test_all_that_a_made_disk_is_made_of_has_its_room() -> None:
     nothing = made({})
     assert nothing > cloud_init.MAX_INLINE
     for way in ("userData", "userDataBase64", "networkData", "networkDataBase64", "metaData", "metaDataBase64"):
-        assert made({way: "x" * 40_000}) >= nothing + 2 * 40_000  # the image and its files
+        assert made({way: "x" * 40_000}) >= nothing + 2 * 40_000
     for datum in cloud_init.DATA:
         assert made({f"{datum}SecretRef": {"name": "s"}}) >= nothing + 2 * cloud_init.MAX_VALUES
     assert made({"userData": "ü" * 1000}) >= nothing + 2 * 2000
-    assert made({"userData": "x" * 40_000}, {}) < 2 * made({"userData": "x" * 40_000})  # made one after the other
+    assert made({"userData": "x" * 40_000}, {}) < 2 * made({"userData": "x" * 40_000})
     assert made() == 0
 
 

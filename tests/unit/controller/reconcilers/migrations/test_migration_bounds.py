@@ -54,7 +54,7 @@ def planned(migration: dict[str, Any], **rest: Any) -> tuple[Action, ...]:
 
 def written(actions: tuple[Action, ...]) -> dict[str, Any]:
     found = next(each.status for each in actions if isinstance(each, WriteStatus))
-    assert not status_validation.validate_migration_status({"status": found}, {})  # virt-api accepts it
+    assert not status_validation.validate_migration_status({"status": found}, {})
     return found
 
 
@@ -204,7 +204,7 @@ def test_time_counts_from_the_target_of_the_present_attempt() -> None:
 
 UNPLACED = a_pod(phase="Pending", migration="migration-uid", node="")
 PLACED = a_pod(phase="Pending", migration="migration-uid", node="node2")
-del PLACED["status"]["conditions"]  # no component recorded when it got its node
+del PLACED["status"]["conditions"]
 RUNNING = a_pod(migration="migration-uid", node="node2")
 
 

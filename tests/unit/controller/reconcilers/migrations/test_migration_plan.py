@@ -78,7 +78,7 @@ def seen(migration: dict[str, Any], **rest: Any) -> Observed:
 
 def outcome(actions: tuple[Action, ...]) -> tuple[str, str]:
     status = next(each.status for each in actions if isinstance(each, WriteStatus))
-    assert not status_validation.validate_migration_status({"status": status}, {})  # virt-api accepts it
+    assert not status_validation.validate_migration_status({"status": status}, {})
     return status["phase"], status["message"]
 
 

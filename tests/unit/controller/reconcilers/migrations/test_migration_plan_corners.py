@@ -198,7 +198,7 @@ PULLING = {"phase": "Pending", "node": "node2"}
 )
 def test_evacuation_without_a_running_target_ends_in_time(target: dict[str, str], limit: int, reason: str, message: str) -> None:
     early = plan(seen(an_evacuation(limit - 1), target=a_target(**target)))
-    assert [each.status["phase"] for each in early if isinstance(each, WriteStatus)] in ([], ["Scheduling"])  # at most why it waits
+    assert [each.status["phase"] for each in early if isinstance(each, WriteStatus)] in ([], ["Scheduling"])
     assert min(each.seconds for each in early if isinstance(each, Requeue)) == 1.0
     for age in (limit, limit + 7200):
         assert told(plan(seen(an_evacuation(age), target=a_target(**target)))) == ("Failed", "False", reason, message)
@@ -283,7 +283,7 @@ def test_queued_migration_waits_and_says_so(phase: str) -> None:
     waiting = {**a_migration(phase="Pending"), "status": written(actions)}
     assert plan(seen(waiting, target=None, turn=WAITS)) == (Requeue(Times().queue),)
     moved_up = plan(seen(waiting, target=None, turn=Turn(may_begin=False, message="1 migration is leaving node node1; 1st in the queue")))
-    assert [type(each).__name__ for each in moved_up] == ["WriteStatus", "Requeue"]  # no Event per step
+    assert [type(each).__name__ for each in moved_up] == ["WriteStatus", "Requeue"]
     assert any(isinstance(each, CreatePod) for each in plan(seen(waiting, target=None)))
 
 
@@ -363,7 +363,7 @@ def test_a_target_is_given_its_time_from_when_it_ran_and_no_more(waited: float, 
             ("Failed", "False", "TargetPodEnded", f"target pod {TARGET} ended: crashed: QEMU (exit code 1)"),
         ),
         (
-            {"target": None, "source": None},  # the target has ended, so the source's report changes nothing
+            {"target": None, "source": None},
             ("Failed", "False", "TargetPodEnded", f"target pod {TARGET} ended: it was deleted"),
         ),
     ],

@@ -150,7 +150,7 @@ def test_guests_of_a_node_that_is_emptied_go_first() -> None:
     assert world.begin() == ["drained"]
     assert world.turns()[NamespacedName("ns", "drained")].is_drain
     assert not world.turns()[NamespacedName("ns", "old")].is_drain
-    world.rest = {"emptied": frozenset({"a", "b"})}  # a user moves one manually
+    world.rest = {"emptied": frozenset({"a", "b"})}
     assert world.begin() == ["drained"]
 
 
@@ -253,7 +253,7 @@ def test_aged_migrations_start_one_at_a_time() -> None:
     assert world.begin() == ["drained"]
     world.migrations[0]["status"]["startTime"] = times.to_rfc3339(NOW - timedelta(seconds=20))
     assert world.begin() == ["drained"]
-    world.migrations[0]["status"]["startTime"] = times.to_rfc3339(NOW - timedelta(seconds=51))  # it had its regular turn
+    world.migrations[0]["status"]["startTime"] = times.to_rfc3339(NOW - timedelta(seconds=51))
     assert world.begin() == ["old-0"]
     world.migrations[0]["metadata"]["labels"] = {evictions.POD_LABEL: "some-pod"}
     world.migrations[0]["status"]["startTime"] = times.to_rfc3339(NOW)  # migrations of drains may start at any time
@@ -293,7 +293,7 @@ def test_migration_tried_in_vain_delays_no_other() -> None:
     assert world.begin() == ["elsewhere", "goes", "refused"]
     second = world.put("refused-2")
     world.rest = {"in_vain": frozenset({refused, second})}
-    assert world.begin() == ["elsewhere", "goes", "refused", "refused-2"]  # in any order
+    assert world.begin() == ["elsewhere", "goes", "refused", "refused-2"]
 
 
 @pytest.mark.parametrize("machine", ["Unknown", None])

@@ -86,7 +86,7 @@ def seen(
 
 def written(actions: tuple[Action, ...]) -> dict[str, Any]:
     status = next(each.status for each in actions if isinstance(each, WriteStatus))
-    assert not status_validation.validate_migration_status({"status": status}, {})  # virt-api accepts it
+    assert not status_validation.validate_migration_status({"status": status}, {})
     return status
 
 
@@ -154,7 +154,7 @@ def test_a_target_that_does_not_end_is_the_end() -> None:
 def test_the_next_attempt_waits_a_while_and_goes_to_another_pod() -> None:
     assert plan(a_retry(1)) == (Requeue(BACK_OFF[0] - 1),)
     waiting = Turn(may_begin=False, message="others are first")
-    for turn in (Turn(), waiting):  # its place was not given back
+    for turn in (Turn(), waiting):
         actions = plan(a_retry(turn=turn))
         create, write = actions[:2]
         assert isinstance(create, CreatePod)
@@ -317,7 +317,7 @@ def test_retry_waits_while_the_guest_may_run_in_a_missing_target(
     assert (said["status"], said["reason"], said["message"]) == ("Unknown", TARGET_MAY_RUN, status["message"])
     assert f"target pod {TARGET} was deleted, but it is not certain that its containers ended" in status["message"]
     given["status"] = {key: value for key, value in status.items() if key != "phase"}
-    assert plan(seen(**given, lingers=40.0)) == (Requeue(40.0),)  # reported once
+    assert plan(seen(**given, lingers=40.0)) == (Requeue(40.0),)
     assert plan(seen(**given, lingers=0.0, unreachable=Unreachable(of_kubelet={"node2": 17.0}))) == (Requeue(17.0),)
     lost, off = Unreachable(whole=frozenset({"node2"})), Unreachable(whole=frozenset({"node2"}), off=frozenset({"node2"}))
     assert plan(seen(**given, lingers=0.0, unreachable=lost)) == (Requeue(LOST_LOOK_SECONDS),)

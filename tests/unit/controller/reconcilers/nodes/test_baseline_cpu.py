@@ -70,7 +70,7 @@ def test_a_pool_is_the_nodes_that_offer_kvm_and_have_labels() -> None:
     gone, emulated = a_node("c", ROME, kvm="0", capacity="0"), a_node("d", None)
     nameless = a_node("e", ("EPYC-Rome", (), ("aes",)))
     assert model(milan, gone, emulated, nameless) == "EPYC-Milan"
-    assert model(milan, a_node("c", ROME, kvm="0")) == "EPYC-Rome-v2"  # its device plugin is restarting
+    assert model(milan, a_node("c", ROME, kvm="0")) == "EPYC-Rome-v2"
     assert model(milan, a_node("c", ROME, capacity="0")) == "EPYC-Rome-v2"
     assert why_none(gone, emulated, nameless) == why_none() == "no node that the machine may run on offers KVM and has CPU model labels"
 

@@ -37,7 +37,7 @@ def test_lease_is_valid_from_its_observed_change(signs: SignsOfLife, elapsed: El
     assert signs.left("node1") == 1.0
     elapsed.now += 1
     assert signs.left("node1") == 0.0
-    signs.lease_seen(a_lease("1971-01-01T00:00:00.000000Z"))  # even back in time
+    signs.lease_seen(a_lease("1971-01-01T00:00:00.000000Z"))
     assert signs.left("node1") == 40.0
 
 

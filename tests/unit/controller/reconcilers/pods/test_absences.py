@@ -30,7 +30,7 @@ def test_lingering_restarts_after_a_silent_kubelet_returns() -> None:
     time = Time()
     absences, vm, pod = Absences(time), a_vm(), a_pod()
     uid = pod["metadata"]["uid"]
-    absences.hold(vm)  # nothing is recorded yet
+    absences.hold(vm)
     for _ in range(3):
         assert absences.left(vm, uid, 10.0) == lingering_seconds(10)
         absences.hold(vm)
@@ -93,7 +93,7 @@ def test_a_pod_of_another_uid_is_another_pod(other: str) -> None:
 
 def test_a_pod_went_first_only_if_its_node_reported_after_that() -> None:
     absences, vm = Absences(Time()), a_vm()
-    absences.note_report(vm)  # nothing is recorded yet
+    absences.note_report(vm)
     assert not absences.went_first(vm, "first")
     absences.left(vm, "first", 10.0)
     assert not absences.went_first(vm, "first")

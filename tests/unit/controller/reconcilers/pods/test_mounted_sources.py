@@ -37,7 +37,7 @@ def test_mounted_sources_are_found_by_their_volume(vm: dict[str, Any]) -> None:
         mounted = [next(iter(each.items())) for each in volumes[source.volume]["projected"]["sources"]]
         assert (source.kind.lower(), source.name) in [(kind.lower(), each["name"]) for kind, each in mounted]
     projected = [source for each in volumes.values() if "projected" in each for source in each["projected"]["sources"]]
-    assert len(of(vm)) == sum("downwardAPI" not in each for each in projected)  # the pod's own fields always exist
+    assert len(of(vm)) == sum("downwardAPI" not in each for each in projected)
 
 
 def test_missing_root_ca_is_reported_for_a_token_disk() -> None:
@@ -136,7 +136,7 @@ def test_fixed_mount_fault_is_not_reported_with_a_current_one() -> None:
     found = fault(FIRST_BOOT, [old, new])
     assert found is not None
     assert (found[0], "user" in found[1]) == ("ConfigMapNotFound", False)
-    for last in ("2026-01-01T00:05:00Z", "2026-01-01T00:04:00Z"):  # also six minutes before the newest
+    for last in ("2026-01-01T00:05:00Z", "2026-01-01T00:04:00Z"):
         both = fault(FIRST_BOOT, [{**old, "last": last}, new])
         assert both is not None
         assert "user" in both[1]

@@ -72,7 +72,7 @@ def test_network_deleted_during_the_start_is_reported_only() -> None:
     assert (condition(status_of(actions)["conditions"], "NetworkReady") or {})["reason"] == "NetworkNotFound"
     assert {type(each) for each in actions} == {WriteStatus, Emit, Requeue}
     again = plan(seen({**a_starting_vm(lacks=True)}, pending(), missing=("default/lan",)))
-    assert [type(each) for each in again] == [Requeue]  # reported once
+    assert [type(each) for each in again] == [Requeue]
 
 
 def test_network_condition_is_cleared_once_it_exists() -> None:
@@ -127,7 +127,7 @@ def test_broken_network_is_reported_before_and_during_the_start() -> None:
         ('{"type": "bridge", "name": "inner"}', "inner", ""),
         ('{"Type": "bridge", "name": ""}', "lan", ""),
         ('{"plugins": [{"type": "bridge"}]}', "lan", ""),
-        (None, "lan", ""),  # in a file on the nodes
+        (None, "lan", ""),
         ("", "lan", ""),
         (7, "lan", ""),
         (" " * networks.MAX_CONFIGURATION + "{", "lan", ""),
@@ -171,7 +171,7 @@ async def test_only_cards_with_a_usable_network_come_with_a_migration() -> None:
         for name, config_ in (("wan", "nonsense"), ("lan", '{"type": "bridge"}')):
             await api.put(RESOURCE, {"metadata": {"name": name, "namespace": "default"}, "spec": {"config": config_}})
         assert await networks.coming(client, vm) == ("default", "lan", "again")
-        vm["status"]["domain"] = {}  # an earlier launcher
+        vm["status"]["domain"] = {}
         assert await networks.coming(client, vm) == ()
 
 

@@ -94,7 +94,7 @@ def test_a_kubelet_that_is_at_the_volumes_is_not_at_the_networks() -> None:
     [
         (a_vm(domain=DOMAIN), pending(), 2, True),
         (a_vm(domain=DOMAIN), pending(), 1, False),
-        (a_vm(domain=DOMAIN), pending(), -1, True),  # from a node with its clock ahead
+        (a_vm(domain=DOMAIN), pending(), -1, True),
         (a_vm(), pending(), 2, False),
         (a_vm(domain=DOMAIN), a_pod(), 2, False),
     ],
@@ -111,7 +111,7 @@ def seen(vm: dict[str, Any], pod: dict[str, Any], *events: dict[str, Any]) -> Ob
 
 def test_sandbox_fault_is_reported_once_and_then_cleared() -> None:
     vm = a_vm(phase="Scheduling", attempts=[an_attempt()], domain=DOMAIN)
-    vm["status"]["conditions"] = [{"type": "DisksReady", "status": "False", "reason": "SecretNotFound"}]  # added later
+    vm["status"]["conditions"] = [{"type": "DisksReady", "status": "False", "reason": "SecretNotFound"}]
     event = an_event(of_network("lan", NO_PLUGIN))
     written, emitted, again = plan(seen(vm, pending(), event))
     assert isinstance(written, WriteStatus)

@@ -129,7 +129,7 @@ def test_the_status_counts_machines() -> None:
         a_finished_machine("e", 5),
     )
     found = plan(replica_set, *machines)
-    assert found.requeue_after == 5  # the pause after the finished one is the first to end
+    assert found.requeue_after == 5
     told = status(replica_set, found, None, NOW)
     assert {key: value for key, value in told.items() if key != "conditions"} == {
         "replicas": 3,

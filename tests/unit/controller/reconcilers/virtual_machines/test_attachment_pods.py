@@ -102,8 +102,8 @@ def test_new_disk_gets_a_pod_on_the_guests_node() -> None:
         }
     }
     assert not {"nodeSelector", "nodeName"} & spec.keys()
-    assert set(made["metadata"]["labels"]) == {names.COMPONENT_LABEL, names.VM_NAME_LABEL, names.CREATED_BY_LABEL}  # no Service's
-    assert made["metadata"]["annotations"] == {}  # no further network
+    assert set(made["metadata"]["labels"]) == {names.COMPONENT_LABEL, names.VM_NAME_LABEL, names.CREATED_BY_LABEL}
+    assert made["metadata"]["annotations"] == {}
     assert spec["readinessGates"] == [{"conditionType": names.GUEST_RUNNING_GATE}]
     assert container["resources"]["limits"]["ephemeral-storage"] == "1Mi"  # a kubelet evicts a pod that exceeds it by any file
     assert (spec["automountServiceAccountToken"], spec["securityContext"]["fsGroup"]) == (False, 107)
@@ -184,7 +184,7 @@ def test_disk_with_an_overlay_gets_its_space_from_its_pod(disk: dict[str, Any], 
     assert shape.fits(made)
     assert [each["name"] for each in made["spec"]["volumes"]] == volumes
     assert made["spec"]["volumes"][-1]["emptyDir"] == {"sizeLimit": "67Mi"}
-    for amounts in container["resources"].values():  # counted by quotas
+    for amounts in container["resources"].values():
         assert amounts["ephemeral-storage"] == "68Mi"
     assert [(each["reason"], "claimName" in each) for each in entries(actions)] == [("PodNotRunning", False)]
     vm["status"]["volumeStatus"] = entries(plan(vm, an_attachment(vm), claim=None, own=a_pod_with(4096)))

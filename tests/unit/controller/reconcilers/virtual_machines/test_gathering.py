@@ -88,7 +88,7 @@ def test_machines_that_are_off_do_not_hide_who_has_a_file() -> None:
 def test_many_machines_with_the_same_storage_are_sampled() -> None:
     many = [a_machine(f"a{number:03}", claim(), file(), phase="Running", node="node1") for number in range(MAX_NAMESAKES + 9)]
     assert len(rivals(a_machine("vm", claim()), *many)) == MAX_NAMESAKES
-    assert len(files_in_use(STARTS, *many)) == MAX_NAMESAKES - 1  # minus itself
+    assert len(files_in_use(STARTS, *many)) == MAX_NAMESAKES - 1
 
 
 def test_machine_is_not_its_own_rival() -> None:

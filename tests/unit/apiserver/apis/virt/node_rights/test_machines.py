@@ -376,7 +376,7 @@ def test_node_may_have_the_settings_of_its_guest_recorded() -> None:
     domain = write.new["status"]["running"]["domain"]
     assert (domain["devices"]["interfaces"][0]["state"], domain["memory"]) == ("down", before["memory"])
     assert paths(write) == set()
-    assert paths(as_virt_api(old, running={"generation": 1, "domain": {}})) == set()  # virt-api ignores it
+    assert paths(as_virt_api(old, running={"generation": 1, "domain": {}})) == set()
 
 
 def test_node_may_not_write_another_running_form() -> None:

@@ -153,7 +153,7 @@ def test_the_source_does_not_take_back_a_guest_that_left(after: str) -> None:
     assert paths("n", old, written(old, after), pod="p2") == {"status.phase"}
     released = stored("Running", conditions=[{"type": "Released", "status": "True"}])
     assert paths("n", released, written(released, after)) == {"status.phase"}
-    assert validate(MigrationWrite("n", old, written(old, after), NOW, None)) == []  # its VM is deleted
+    assert validate(MigrationWrite("n", old, written(old, after), NOW, None)) == []
 
 
 def test_only_what_is_being_deleted_is_cancelled() -> None:

@@ -68,7 +68,7 @@ def test_an_edit_makes_a_revision_and_an_undo_renews_one() -> None:
         "template": {**second["spec"]["template"], "metadata": {"labels": LABELS, "annotations": {"a": "1"}}},
         "changeCause": "more memory",
     }
-    assert edited(second, {"a": "1"}) == second  # no edit
+    assert edited(second, {"a": "1"}) == second
     undone = edited(second, {})
     assert (revisions.newest(undone), numbers(undone)) == (revisions.newest(pool), [2, 3])
 
@@ -101,7 +101,7 @@ def test_large_templates_are_kept_up_to_a_size() -> None:
     pool = a_pool()
     for number in range(9):
         pool = edited(pool, {"a": str(number) * (100 << 10)})
-    assert numbers(pool) == [1, 9, 10]  # the first is the current one
+    assert numbers(pool) == [1, 9, 10]
 
 
 def test_virt_controller_writes_no_revisions() -> None:
@@ -146,7 +146,7 @@ BERLIN = {"domain": {**DOMAIN, "clock": {"timezone": "Europe/Berlin"}}}
         ({}, {"a": "1"}, RUNNING, False),
         (BERLIN, {}, RUNNING, True),
         ({**BERLIN, "runStrategy": "Always"}, {}, RUNNING, True),
-        ({**BERLIN, "runStrategy": "Halted"}, {}, RUNNING, False),  # it stops
+        ({**BERLIN, "runStrategy": "Halted"}, {}, RUNNING, False),
         ({"nodeSelector": {"cpu": "fast"}}, {}, RUNNING, False),
         (BERLIN, {}, {"phase": "Stopped"}, False),
         (BERLIN, {}, {}, False),
