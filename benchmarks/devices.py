@@ -1,7 +1,6 @@
 """``make bench-devices``: each device's cost, in pod memory and in seconds until the guest's prompt (docs/performance.md).
 
 A device's price is the difference of medians. The last machine is that of ``examples/cloud-init.yaml``, until cloud-init has finished.
-Machines run one at a time.
 """
 
 from __future__ import annotations

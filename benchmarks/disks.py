@@ -1,7 +1,6 @@
 """``make bench-disks``: a disk's throughput and operations in the guest and outside (docs/performance.md).
 
-``gauge`` uses the disk with O_DIRECT: 1 MiB sequentially, and 4 KiB at random positions, by one and by sixteen processes. One machine runs
-at a time.
+``gauge`` uses the disk with O_DIRECT: 1 MiB sequentially, and 4 KiB at random positions, by one and by sixteen processes.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
     python -m benchmarks.forwarding [--mib 256] [--rounds 3]
 
-The plugin, virt-api and virt-handler are real processes on loopback with TLS. ``make bench-devices`` measures with kube-apiserver.
+``make bench-devices`` measures with kube-apiserver.
 """
 
 from __future__ import annotations

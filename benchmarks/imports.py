@@ -1,7 +1,6 @@
 """``make bench-import``: duration and pod memory of an image import, compared with a plain download (docs/performance.md).
 
-One image without holes, as raw and qcow2, each plain and in gzip, comes from a web server on the other node. Memory is sampled five times a
-second.
+One image without holes, as raw and qcow2, each plain and in gzip, comes from a web server on the other node.
 """
 
 from __future__ import annotations

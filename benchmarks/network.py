@@ -1,6 +1,6 @@
 """``make bench-network``: throughput and connections of a guest and of a container on its node (docs/performance.md).
 
-``gauge`` runs in both, and on another node. One machine runs at a time.
+``gauge`` runs in both, and on another node.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
     python -m benchmarks.relays [--mib 2048] [--migrations 1,5] [--output build/bench/relays.json]
 
 Two processes are virt-handlers of two nodes; this process is QEMU at both ends, through the pods' unix sockets. Needs root, because the
-sockets get the pods' user as owner. All processes share one machine, so only the ratios to TLS alone and TCP alone are comparable.
+sockets get the pods' user as owner. Only the ratios to TLS alone and TCP alone are comparable.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """``make bench-start``: seconds from create to Running of N tiny virtual machines, by stage, and their memory.
 
-Machines start one after the other. Times are those of a client: the response to its POST, the events of its watches, ``GUEST-READY`` on the
-console.
+Machines start one after the other. Times are a client's: its POST's response, its watches' events, ``GUEST-READY`` on the console.
 """
 
 from __future__ import annotations

@@ -2,8 +2,7 @@
 
     python -m benchmarks.streams [--streams 64] [--seconds 8]
 
-Both servers are real processes on loopback; guests, clients and floods are this process. The results: resident MiB of both before and
-after, and the maximum per stream, without kernel buffers.
+The results: resident MiB of both before and after, and the maximum per stream, without kernel buffers.
 """
 
 from __future__ import annotations

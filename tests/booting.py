@@ -1,7 +1,7 @@
 """At most two test processes boot guests at once: a boot takes 5 s alone, and 8 to 25 s next to others.
 
 A process holds a slot from its VM's creation until the guest is ready, the test ends, or a minute passes. Its further guests boot in the
-same slot. Guests with the tiny kernel boot in 0.2 s and need no slot.
+same slot. Guests with the tiny kernel need no slot.
 """
 
 from __future__ import annotations

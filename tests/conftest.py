@@ -3,8 +3,8 @@
 A group is a module, or several that cannot run at the same time: those that need the cluster alone, those of tests/host/launcher, and the
 others of tests/host, which share this machine's devices.
 
-Modules that share the cluster begin first, then those that have it alone, then all others; of each, the longest first. Cluster tests mostly
-wait, so other tests fill the time.
+Modules that share the cluster begin first, then those that have it alone, then all others, which fill the time in which cluster tests wait;
+of each, the longest first.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Deadlines in given time: the processor time available to a guest or a test, without other programs' share.
 
-On an idle machine this is wall-clock time. ``tests/own_time.py`` is for work in a test's own event loop.
+``tests/own_time.py`` is for work in a test's own event loop.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The ring of each test module: ``check`` before each commit, ``test`` for each change, ``all`` before an issue is closed.
 
-CONTRIBUTING.md, "Rings, slices and samples", describes them; ``tests/selection.py`` is the pytest plugin.
+CONTRIBUTING.md, "Rings, slices and samples", describes them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """``make bench-api`` measures the reference server, the same with GOGC=400, and ours in turn (docs/performance.md).
 
-The server under test has its own processor; load generator, etcd and kube-apiserver use the other. With ``--through-aggregator``,
-kube-apiserver proxies the requests.
+With ``--through-aggregator``, kube-apiserver proxies the requests.
 """
 
 from __future__ import annotations

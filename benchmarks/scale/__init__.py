@@ -2,5 +2,4 @@
 
 Real are etcd, kube-apiserver, kube-scheduler, kube-controller-manager, virt-api and virt-controller, with the chart's rights and policies,
 and virt-handler's loops. Simulated are kubelets (kwok) and virt-launchers: the fake of the component tests, with the real protocol.
-docs/decisions/code.md says why libvirt's test driver does not play them.
 """

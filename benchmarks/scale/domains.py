@@ -1,7 +1,4 @@
-"""What a guest costs with virt-launcher's code over libvirt's test driver: ``python -m benchmarks.scale.domains``.
-
-``make bench-scale`` keeps the fake: docs/decisions/code.md.
-"""
+"""What a guest costs with virt-launcher's code over libvirt's test driver: ``python -m benchmarks.scale.domains``."""
 
 from __future__ import annotations
 

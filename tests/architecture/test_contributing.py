@@ -1,7 +1,6 @@
 """Prohibitions of CONTRIBUTING.md that ruff and mypy do not check.
 
-ruff checks ``asyncio.create_task``, but not an event loop's. It accepts a broad handler that logs a traceback, and a ``noqa`` without a
-reason. Places are named by package, module and function, so that they may move.
+Places are named by package, module and function, so that they may move.
 """
 
 from __future__ import annotations

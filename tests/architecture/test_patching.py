@@ -1,7 +1,6 @@
 """Tests patch our own modules only in the listed files, as often as listed.
 
-A patched test passes even if the code no longer calls the patched function. ``monkeypatch`` is for the environment, and
-``tests.system_calls`` for system calls.
+A patched test passes even if the code no longer calls the patched function.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Requests to the cluster's API, and waits by a watch.
 
 A request takes 1 ms, a run of kubectl 100 ms. A wait lists, then watches, and lists again when the watch ends, because tests kill servers.
-Checks run in the caller's thread. Timeouts count given seconds (tests/given_time.py).
+Timeouts count given seconds (tests/given_time.py).
 """
 
 from __future__ import annotations

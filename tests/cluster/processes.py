@@ -1,6 +1,6 @@
 """Kill the processes of a pod from outside, like a power cut.
 
-The nodes are namespaces of this machine, so /proc has the pods' processes, with the pod's uid in their cgroup.
+The pod's uid is in their cgroup.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Guests on further networks, with Multus and the plugin ``bridge``.
-
-The network is one bridge per node, joined by the test's switch (a network namespace).
-"""
+"""Guests on further networks, with Multus and the plugin ``bridge``."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The example plugins, installed as their READMEs say, and plugins that hang, lie or disappear.
-
-One upgrade installs both plugins and files of nodes as disks.
-"""
+"""The example plugins, installed as their READMEs say, and plugins that hang, lie or disappear."""
 
 from __future__ import annotations
 

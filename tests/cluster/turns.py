@@ -1,7 +1,6 @@
 """Turns of test modules at the one cluster: most share it, disruptive ones have it alone.
 
-``ALONE`` lists modules that end our processes, cordon a node, upgrade the release, or wait for changes of others' VMs. Tests of this
-machine take turns in the same way.
+``ALONE`` lists modules that end our processes, cordon a node, upgrade the release, or wait for changes of others' VMs.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Verbs, streams, reads, guards and field selectors have the same effect through each served version.
 
-``Version`` converts requests to the version under test, and answers back. A new version joins ``VERSIONS``.
+``Version`` converts requests to the version under test, and answers back.
 """
 
 from __future__ import annotations

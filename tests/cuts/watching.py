@@ -1,7 +1,4 @@
-"""Observes guests' processes, writes to disk, and clients' answers.
-
-The nodes are namespaces of this machine, so /proc has their processes, and volumes are directories.
-"""
+"""Observes guests' processes, writes to disk, and clients' answers."""
 
 from __future__ import annotations
 

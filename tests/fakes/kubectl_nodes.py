@@ -1,8 +1,8 @@
 """A fake kubectl: an executable that plays a cluster with one StatefulSet, with its pod's data in a directory of one node.
 
 It supports the calls of ``kubectl virt move-etcd``. Nodes are directories below ``$KUBECTL_NODES``; ``cluster.json`` there has the objects.
-Starting the pod runs ``start NODE-DIRECTORY``, and ending it ``stop``, both programs of the test. Every call is a line in ``calls``.
-``cut`` has a word and a text: the first call with that text fails ``before`` or ``after`` its effect, or kills its caller (``kill``).
+Starting the pod runs ``start NODE-DIRECTORY``, and ending it ``stop``, both programs of the test. ``cut`` has a word and a text: the first
+call with that text fails ``before`` or ``after`` its effect, or kills its caller (``kill``).
 
 A node's data is at ``<directory>/<node>``, whatever path the volume has.
 """

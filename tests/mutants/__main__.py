@@ -1,7 +1,7 @@
 """``make mutants``, or ``python -m tests.mutants [--workers 2] [--propose FILE] [--only FILE] [MODULE…]``.
 
 Prints survivors without a reason: ``file:line``, kind of change, both lines. ``--propose`` writes entries for them; ``--only`` repeats such
-a file's. Exits with 1 if it fails, with 2 if nothing could be judged.
+a file's.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Kinds of changes that cannot matter, each with its reason.
-
-cosmic-ray changes no strings, so docstrings and messages need no filter.
-"""
+"""Kinds of changes that cannot matter, each with its reason."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
 """Our CEL compared with cel-go in Kubernetes' environment, over a table and generated expressions.
 
-``go/`` is a program around k8s.io/apiserver. Both sides must agree on the value, or on an error, and on the cost. Expressions that only
-Go's type checker refuses are counted separately.
+``go/`` is a program around k8s.io/apiserver. Both sides must agree on the value, or on an error, and on the cost.
 """

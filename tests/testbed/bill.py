@@ -1,7 +1,7 @@
 """Bills of materials: an image's contents, as CycloneDX 1.6 in JSON (ECMA-424), one file next to the image's archive.
 
 They are read from the image's file system: Debian packages from dpkg's database (or ``usr/share/kubevirt/packages.list``), Python
-distributions from their metadata, Go modules from the binaries. Names are package URLs (purl). Equal contents give an equal file.
+distributions from their metadata, Go modules from the binaries. Equal contents give an equal file.
 """
 
 import importlib.metadata

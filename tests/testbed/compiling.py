@@ -1,8 +1,7 @@
 """Flags and memory for Go's compiler.
 
 All Go programs use the same flags, so they share packages in Go's build cache. With plenty of memory, below the soft limit ``GOMEMLIMIT``
-(https://go.dev/doc/gc-guide#Memory_limit), the compiler collects no garbage, which saves a fifth of its time. ``go build`` runs one process
-per processor.
+(https://go.dev/doc/gc-guide#Memory_limit), the compiler collects no garbage, which saves a fifth of its time.
 """
 
 import os

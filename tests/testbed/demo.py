@@ -1,7 +1,7 @@
 """``make demo``: from a fresh machine to a guest with a usable console; ``make down`` undoes it.
 
-Every step may find its work done. With ``KUBECONFIG`` set, the chart and the demo's objects go to the user's cluster, without images,
-because only the user knows the nodes' registry (docs/development/testbed.md).
+With ``KUBECONFIG`` set, the chart and the demo's objects go to the user's cluster, without images, because only the user knows the nodes'
+registry (docs/development/testbed.md).
 """
 
 import time

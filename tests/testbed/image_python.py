@@ -1,6 +1,6 @@
 """The Python of virt-api's image, to run this machine's sources, so that benchmarks measure what users install.
 
-Debian's Python is compiled with profiles, and uses Debian's OpenSSL. One compiled for development may be a quarter slower.
+One compiled for development may be a quarter slower.
 """
 
 import os

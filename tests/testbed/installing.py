@@ -1,7 +1,7 @@
 """Installs Python distributions with pinned hashes only.
 
 uv downloads into its cache, so three images and the virtual environment fetch each file once. pip installs uv itself, as the wheel pinned
-in ``requirements.txt``. uv gets pip's configuration (index, links, authorities).
+in ``requirements.txt``.
 """
 
 import hashlib

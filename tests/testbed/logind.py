@@ -1,7 +1,7 @@
 """The part of systemd-logind that a kubelet needs, with shutdowns ordered by a test.
 
 The kubelet delays shutdowns in logind (``Inhibit``) and listens for ``PrepareForShutdown``, but a test bed's node has no systemd. This is
-bus and logind in one, with the kubelet as only client. The wire format is the D-Bus specification's, little-endian.
+bus and logind in one, with the kubelet as only client.
 """
 
 from __future__ import annotations

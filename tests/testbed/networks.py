@@ -1,8 +1,7 @@
 """Further networks of pods: Multus as the nodes' CNI plugin, on request of a test.
 
 Multus calls the nodes' former CNI plugin for each pod's own interface, and a NetworkAttachmentDefinition's configuration for each network
-in the annotation ``k8s.v1.cni.cncf.io/networks``. With ``namespaceIsolation`` a pod can use networks of its own namespace and of
-``default``. Multus may only read pods and NetworkAttachmentDefinitions, and write pod statuses.
+in the annotation ``k8s.v1.cni.cncf.io/networks``.
 """
 
 import json

@@ -1,7 +1,6 @@
 """The cluster's long-running programs: started once, identified by pid and start time, ended reliably.
 
-A pid alone is ambiguous after a reboot or a long time. The starting shell writes the record just before it becomes the program, so the
-program never runs unrecorded.
+The starting shell writes the record just before it becomes the program, so the program never runs unrecorded.
 """
 
 import contextlib

@@ -1,7 +1,4 @@
-"""The current step, its duration, and the log to read after a failure.
-
-A program started by :func:`run` writes to the log of the innermost step; after a failure, :func:`run` prints the log's name and last lines.
-"""
+"""The current step, its duration, and the log to read after a failure."""
 
 import contextlib
 import contextvars

@@ -1,6 +1,6 @@
 """The last layer of our images: the source and its bytecode.
 
-The image below has all else. So a changed line makes an archive of only 1 to 2 MB.
+The image below has all else.
 
 The Python of the images' base compiles the bytecode, without a container, so it is the same as the image's own.
 """

@@ -1,7 +1,6 @@
 """Runs a command, and prints its wall time, processor time and the load at its end.
 
-``python3 -m tests.testbed.timed TITLE COMMAND…`` exits as the command does. Processor time covers all reaped descendants, but not the
-cluster's processes; the load is the whole machine's.
+``python3 -m tests.testbed.timed TITLE COMMAND…`` exits as the command does.
 """
 
 import os

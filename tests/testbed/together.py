@@ -1,7 +1,7 @@
 """Runs shell commands at the same time, and shows the output of each in one piece.
 
 ``python3 -m tests.testbed.together COMMAND…``: the output of the last one is shown as it comes, that of the others when they end. All run
-to their ends. Fails if one fails.
+to their ends.
 """
 
 import subprocess

@@ -1,6 +1,6 @@
 """Runs mypy with the cache of the last successful run in any work tree.
 
-mypy compares the sources' hashes, so each work tree can use it. It is copied, because two runs must not write to one cache.
+It is copied, because two runs must not write to one cache.
 """
 
 import fcntl

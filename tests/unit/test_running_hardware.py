@@ -1,7 +1,4 @@
-"""Readers of a machine's hardware in all processes see the same before and after an edit.
-
-Each reader is held against three machines: before the edit, after it, and after the restart.
-"""
+"""Readers of a machine's hardware in all processes see the same before and after an edit."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """virt-api is killed, or etcd fails, at each request to etcd of each verb; the repeated call carries the verb out once.
 
-A request is lost, or carried out without an answer. A killed virt-api does nothing more; the call is repeated to another one.
+A request is lost, or carried out without an answer.
 """
 
 from __future__ import annotations

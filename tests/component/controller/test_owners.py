@@ -1,6 +1,6 @@
 """A tenant with all rights on pods causes no second QEMU, and no guest in a foreign pod.
 
-The test plays kubelet, virt-handler and tenant. ``test_pod_policy.py`` and ``tests/cluster/test_owners.py`` have the real API.
+``test_pod_policy.py`` and ``tests/cluster/test_owners.py`` have the real API.
 """
 
 from __future__ import annotations

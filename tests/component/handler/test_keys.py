@@ -1,4 +1,4 @@
-"""Keys from the real openssl, on both event loops: uvloop uses sockets instead of pipes."""
+"""Keys from the real openssl, on both event loops."""
 
 from __future__ import annotations
 

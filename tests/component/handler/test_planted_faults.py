@@ -1,7 +1,4 @@
-"""An unexpected fault with one object affects no other.
-
-Streams and incoming relays are not covered: each connection has its own task.
-"""
+"""An unexpected fault with one object affects no other."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Connections to a pod after its guest left.
-
-A namespace with a veth that moves between pods stands in for the guest.
-"""
+"""Connections to a pod after its guest left."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The test bed leaves no mount behind, also none of a directory over itself, as ``ip netns add`` makes."""
+"""The test bed leaves no mount behind."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """An event loop with a clock that jumps instead of waiting.
 
-Hours of timers take milliseconds, and a deadlock fails with its own message.
+A deadlock fails with its own message.
 """
 
 from __future__ import annotations
