@@ -9,7 +9,6 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, Final, Protocol, TypeVar
 
 STAGGER_SECONDS: Final = 0.25
-"""As in the RFC."""
 
 
 class Abortable(Protocol):

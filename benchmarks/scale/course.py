@@ -46,7 +46,6 @@ class Course:
     chosen: Sequence[str] = STEPS
     figures: Figures = field(default_factory=dict)
     tell: Callable[[str], None] = print
-    """Shows progress."""
 
     def __post_init__(self) -> None:
         self.meter = Meter(self.cluster)

@@ -78,7 +78,6 @@ class Wanted:
     ipv6_first: bool = False
     plugin: str = ""
     options: dict[str, str] = field(default_factory=dict)
-    """For the plugin."""
     device: str = ""
     """For macvtap: major and minor number of the character device that the pod may open, 246:3."""
 

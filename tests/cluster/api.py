@@ -48,9 +48,7 @@ ListCheck: TypeAlias = Callable[[list[Object]], Any]
 
 JSON_PATCH: Final = "application/json-patch+json"
 WATCH_SECONDS: Final = 30
-"""A lost event costs a test at most this."""
 IDLE_SECONDS: Final = 35.0
-"""A watch silent for longer is dead."""
 PAUSE_SECONDS: Final = 0.25
 
 

@@ -6,7 +6,6 @@ from tests.guest_kernel import KERNEL_ARGS
 
 GUEST_IMAGE = "localhost/kubevirt/testguest:dev"
 BZIMAGE = {"kernelPath": "/boot/vmlinuz", "initrdPath": "/boot/initrd.gz"}
-"""Debian's kernel for ``kernelBoot``."""
 
 
 def tiny_vm(name: str, *, run: str = "", **spec: Any) -> dict[str, Any]:

@@ -25,7 +25,6 @@ WRITER = (
 )
 """A shell, because auto-converge takes few ticks from the tiny guest."""
 CONVERGE_SECONDS = 90
-"""Several times what auto-converge needs."""
 
 
 def labelled(machine: dict[str, Any]) -> dict[str, Any]:

@@ -15,7 +15,6 @@ from tests.cluster.manifests import tiny_vm
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 
 GRACE_SECONDS = 120
-"""A lost signal causes a wait of this length."""
 
 
 def starting(name: str) -> dict[str, Any]:

@@ -31,7 +31,6 @@ NAMESPACE: Final = "red"
 LABEL: Final = ("kind", "watched")
 WRITERS: Final = 3
 ROUND_SECONDS: Final = (5.0, 25.0)
-"""Duration of faults between two rests."""
 REST_SECONDS: Final = 150.0
 """client-go waits up to 30 s, and with jitter twice that."""
 HISTORY_SECONDS: Final = 20.0

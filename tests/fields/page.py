@@ -25,7 +25,6 @@ Fields with equal texts share a row. A `…` stands for the fields of Kubernetes
 """
 _COLUMNS: Final = "| field | type | default | meaning | seen by |\n|---|---|---|---|---|\n"
 _PLACES: Final = (OUTSIDE, DOMAIN, DEVICES)
-"""Each has its table."""
 _SCALAR: Final = re.compile(r"(?:(?:list|map) of )*(?:boolean|int32|int64|object|quantity|text)")
 
 

@@ -18,7 +18,6 @@ Place = tuple[Step, ...]
 _ALL: Final = schema.fields(schema.definitions(types.VirtualMachine))
 _BELOW: Final = f"{schema.DOMAIN}."
 _SEVERAL: Final = " or "
-"""Separates the words of a field's type."""
 FIELDS: Final = {each.path.removeprefix(_BELOW): each for each in _ALL if each.is_leaf and each.path.startswith(_BELOW)}
 ALLOWED: Final = Allowed(
     vsock=True,

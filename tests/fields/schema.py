@@ -25,7 +25,6 @@ BESIDE: Final[Mapping[str, str]] = {
 }
 """Fields next to their family's field, where KubeVirt has them."""
 OUTSIDE: Final = "spec"
-"""The family of fields outside ``spec.domain``."""
 _SCALARS: Final[Mapping[tuple[Any, Any], str]] = {
     ("object", None): "object",
     ("boolean", None): "boolean",

@@ -37,7 +37,6 @@ _TYPES: Final = {
     "int32": "int",
     "int64": "int",
 }
-"""Python's type for each word of ``schema.scalar``."""
 
 
 def text() -> str:

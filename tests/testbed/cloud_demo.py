@@ -13,7 +13,6 @@ _SECRET = "my-keys"
 _CREATE = f"Create the virtual machine of {_EXAMPLE.relative_to(layout.REPOSITORY)}, and a key to log in with"
 _BOOT = "Wait until cloud-init has finished in the guest"
 FINISHED = r"Cloud-init v\. \S+ finished at"
-"""Matches cloud-init's last line on the console."""
 _BOOT_SECONDS = 900
 
 

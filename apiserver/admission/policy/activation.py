@@ -49,7 +49,6 @@ class Input:
     versioned: VersionedAttributes
     namespace: Object | None = None
     answers: dict[Question, Answer] = field(default_factory=dict)
-    """The authorizer's answers, cached per request."""
     _request: Object | None = None
 
     @property

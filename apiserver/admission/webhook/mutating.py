@@ -35,7 +35,6 @@ class _Reinvocation:
     reinvocable: set[str] = field(default_factory=set)
     """Called, and open to reinvocation."""
     due: set[str] = field(default_factory=set)
-    """To call again."""
 
     def changed(self) -> None:
         self.due |= self.reinvocable

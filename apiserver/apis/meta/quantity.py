@@ -39,7 +39,6 @@ class Quantity:
     """An amount, in units of 10⁻⁹. Equality and order ignore the format."""
 
     nanos: int
-    """The amount times 10⁹."""
     format: Format = field(default=Format.DECIMAL_SI, compare=False)
 
     @property

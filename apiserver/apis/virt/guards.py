@@ -80,7 +80,6 @@ class Promise:
     serial: str = ""
     """Identifies this write, so that the guardian recognizes it in a later read after no answer."""
     boot: str = ""
-    """The node's boot ID."""
     pods: tuple[str, ...] = ()
     """Uids of pods with processes of guests, now or in the last minutes."""
     voters: tuple[str, ...] = ()

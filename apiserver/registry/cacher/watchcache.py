@@ -131,9 +131,7 @@ class WatchCache:
         """1, plus one per compaction past the cache."""
         self.lists = 0
         self.list_fetched = 0
-        """Objects read for lists."""
         self.list_returned = 0
-        """Objects returned by lists."""
         self.consistent_reads = {"success": 0, "fallback": 0}
         """Linearizable lists by the cache, or by storage because the cache was late."""
         self.dispatched = 0

@@ -23,7 +23,6 @@ from tests.unit.controller.reconcilers.builders import a_migration
 
 LEASES = "/apis/coordination.k8s.io/v1/leases"
 MAX_EXCHANGES = 64
-"""Of a client at once."""
 
 
 def test_the_launcher_image_must_be_named(capsys: pytest.CaptureFixture[str]) -> None:

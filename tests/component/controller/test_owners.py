@@ -24,7 +24,7 @@ from tests.fakes.kubeapi import FakeAPI
 
 Pod = dict[str, Any]
 ENOUGH = 0.5
-"""Seconds; without the protection a second pod came within 50 ms."""
+"""Seconds."""
 KNOWN = "known-beforehand"
 """A tenant can create pods immediately after the VM, which a test cannot time."""
 FORGED_IMAGE = "registry.example/evil:v1"

@@ -10,7 +10,6 @@ from tests.component.controller.test_pod_sizes import LARGE, SMALL, resources_of
 from tests.fakes.kubeapi import FakeAPI
 
 MANY = 10
-"""Far fewer writes than without a pause."""
 
 
 def refuse_resizes(api: FakeAPI) -> None:

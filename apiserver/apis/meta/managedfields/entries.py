@@ -16,7 +16,7 @@ from apiserver.apis.meta.managedfields.sets import Fields
 APPLY: Final = "Apply"
 UPDATE: Final = "Update"
 MAX_UPDATERS: Final = 10
-"""Maximum number of ``Update`` entries; the oldest are merged into one."""
+"""The oldest are merged into one."""
 ANCIENT: Final = "ancient-changes"
 _FIELDS_TYPE: Final = "FieldsV1"
 _CACHED: Final = 512

@@ -24,7 +24,6 @@ Convert = Callable[[Object, str], Object]
 """Returns an object in another ``apiVersion``, without changing its argument."""
 
 _OWN_BOOKS: Final = sets.of(("f:metadata", "f:managedFields"))
-"""No manager owns ``metadata.managedFields``."""
 
 
 class Updater:

@@ -24,7 +24,6 @@ class Cell:
     """A NUMA node: processors and their local memory."""
 
     cpus: tuple[int, ...]
-    """Their numbers, in order."""
     bytes: int
 
 

@@ -28,10 +28,7 @@ MAX_VENDOR_ID: Final = 12
 """CPUID returns it in three registers of four bytes."""
 VENDOR_ID: Final = re.compile(rf"[A-Za-z0-9 ._-]{{1,{MAX_VENDOR_ID}}}")
 TRANSLATION_CACHE_MEBIBYTES: Final = 64
-"""QEMU's cache of translated code for an emulated guest.
-
-Its default becomes resident as code runs. Debian boots with 64 as fast as with 256, and takes twice the time with 32.
-"""
+"""QEMU's cache of translated code for an emulated guest. Debian boots with 64 as fast as with 256, and takes twice the time with 32."""
 
 
 def given(domain: Domain) -> dict[str, Any]:

@@ -69,7 +69,6 @@ PHASES: Final[Mapping[str, str]] = MappingProxyType(
         RESULT_SUSPENDED: phases.SUSPENDED,
     }
 )
-"""Phases by an attempt's result."""
 
 DEFAULT_GRACE_SECONDS: Final = 30
 DEFAULT_RERUN_LIMIT: Final = 2

@@ -29,7 +29,6 @@ APPLIED: Final = "Applied"
 """virt-api removes the entry when it has copied the setting."""
 STATES: Final = (PENDING, FAILED, APPLIED)
 MAX_CHANGES: Final = 64
-"""Most entries of ``status.changes``."""
 
 
 @dataclass(frozen=True, slots=True)

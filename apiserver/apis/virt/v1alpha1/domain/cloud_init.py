@@ -18,7 +18,6 @@ from apiserver.apis.virt.hardware import cloud_init
 from apiserver.apis.virt.v1alpha1.domain.rules import Object
 
 FIELDS: Final = frozenset(f"{datum}{way}" for datum in cloud_init.DATA for way in ("", "Base64", "SecretRef"))
-"""Fields of a source of such data."""
 MAX_KEY: Final = 253
 
 _KEY: Final = re.compile(r"[A-Za-z0-9_.-]+")

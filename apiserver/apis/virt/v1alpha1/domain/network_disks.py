@@ -19,7 +19,6 @@ FIELDS: Final = {
     hardware.NFS: {"host", "path", "identity"},
     hardware.RBD: {"monitors", "pool", "image", "user", "secretRef"},
 }
-"""Source fields by the disk's type."""
 
 
 MAX_MONITORS: Final = 16
