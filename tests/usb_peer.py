@@ -87,7 +87,6 @@ class Peer:
         return bytes(2) if request == 0 and request_type & 0x80 else None
 
     def _descriptors(self) -> dict[int, bytes]:
-        """Return descriptors by the request's value: the type in its high byte, the index in its low one."""
         text = self._text.encode("utf-16-le")
         interface = struct.pack("<BBBBBBBBB", 9, 4, 0, 0, 0, self._kind, 0, 0, 0)
         return {

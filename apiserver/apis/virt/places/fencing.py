@@ -18,8 +18,7 @@ _BOOT_ID: Final = re.compile(r"[0-9a-f-]{8,48}[0-9a-f]")
 def fenced(node: Object, by: str, now: str, boot: str = "") -> Object:
     """Return a copy of the Node with the out-of-service taint, and who fenced it: ``by`` at ``now``, a time in RFC 3339.
 
-    ``boot``, the ended boot ID (any other text is ignored), asks for unfencing after the next start. The taint has it, because a kubelet
-    cannot write its taints.
+    ``boot``, the ended boot ID (any other text is ignored), asks for unfencing after the next start.
     """
     found = copy.deepcopy(node)
     value = {"value": f"{_BOOT}{boot}"} if _BOOT_ID.fullmatch(boot) else {}

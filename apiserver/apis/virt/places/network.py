@@ -74,7 +74,7 @@ def is_mac(text: str) -> bool:
 def derived_mac(seed: str, name: str, reserved: Set[str] = RESERVED_MACS) -> str:
     """Return a MAC address derived from ``seed`` and ``name``, but none of ``reserved``.
 
-    For a guest's card: the machine's uid and the interface's name, so that it is the same in each pod.
+    For a guest's card: the machine's uid and the interface's name.
     """
     digest = hashlib.sha256(f"{seed}\0{name}".encode()).digest()
     while (derived := _mac_of(digest)) in reserved:

@@ -174,7 +174,7 @@ def strange_addresses(pod: Object | None, uid: str, addresses: Collection[str]) 
 def brings(migration: Object, vm: Object, pod_uid: str) -> bool:
     """Return whether this Migration is unfinished, and moves the machine into the pod with this uid.
 
-    One created before the machine belongs to an earlier machine. With clock skew, the result may be False; the pod is then checked again.
+    False for one created before the machine, by possibly skewed clocks; the pod is then checked again.
     """
     return (
         phases.is_unfinished(migration)

@@ -130,7 +130,6 @@ def excess(vm: Mapping[str, Any], pod: Mapping[str, Any]) -> list[str]:
 
 
 def _named(annotation: object) -> set[tuple[str, str]]:
-    """Return the annotation's networks as (namespace, name); empty names for anything invalid."""
     if annotation is None:
         return set()
     try:

@@ -24,10 +24,10 @@ _CARDS: Final = "spec.domain.devices.interfaces"
 
 
 def is_pluggable(card: Mapping[str, Any], domain: Domain) -> bool:
-    """Return whether a running guest can get and lose this card, by type, model and one queue.
+    """Return whether a running guest can get and lose this card.
 
-    Types: masquerade, macvtap, plugin, and bridge with ``network``; models: ``MODELS``. ``domain`` is the running one: further queues need
-    memory of the pod.
+    It must be of type masquerade, macvtap, plugin, or bridge with ``network``, of a model in ``MODELS``, with one queue in the running
+    ``domain``.
     """
     is_type = card["type"] in ("masquerade", interfaces.MACVTAP, interfaces.PLUGIN) or (
         card["type"] == "bridge" and bool(card.get("network"))

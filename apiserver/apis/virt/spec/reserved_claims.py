@@ -38,7 +38,7 @@ def locks(vm: Mapping[str, Any]) -> frozenset[disk_uses.Lock]:
 
 
 def reserve(vm: Object, old: Mapping[str, Any], *, attaches: bool) -> None:
-    """Reserve, in place, the claims of disks that the guest can get since this write. Reservations of ``old`` stay while their disks wait.
+    """Reserve, in place, the claims of disks that the guest can get since this write; keep those of ``old`` with waiting disks.
 
     ``attaches``: the machine is in a phase in which it gets disks; otherwise all reservations end.
     """

@@ -108,7 +108,7 @@ def set_domain(vm: Object, domain: Object) -> None:
 def keep(obj: Object, old: Object, *, has_guest: bool) -> None:
     """Replace ``status.running`` of ``obj`` by that of ``old``, in place; without a guest, remove all fields ``OF_A_GUEST``.
 
-    ``podResize`` is copied only if ``obj`` lacks it, as are a suspended guest's devices, because its image has libvirt's names of them.
+    ``podResize`` is copied only if ``obj`` lacks it, as are a suspended guest's devices.
     """
     status = obj.get("status")
     if not isinstance(status, dict):

@@ -102,7 +102,6 @@ def validate_migration_update(obj: Object, old: Object) -> list[FieldError]:
 
 
 def _validate_held(obj: Object, old: Object) -> list[FieldError]:
-    """Return an error if an unfinished Migration loses its finalizer: only this object has the pods that may have the guest."""
     held, holds = (virt_names.MIGRATION_FINALIZER in objects.finalizers_of(each) for each in (old, obj))
     if not held or holds or not phases.is_unfinished(old):
         return []

@@ -219,7 +219,6 @@ def _is_of_image(write: MachineWrite, field: str) -> bool:
 
 
 def _image(write: MachineWrite) -> Iterator[FieldError]:
-    """Yield errors unless a new memory image is the one that ``Suspend`` requested; removal is allowed."""
     image = managed_save.of(write.new)
     if image is None:
         return

@@ -144,7 +144,6 @@ def _released(write: MigrationWrite) -> Iterator[FieldError]:
 
 
 def _attempts(write: MigrationWrite) -> Iterator[FieldError]:
-    """Yield errors unless only the current attempt's failure was added, while the guest may be on the source."""
     old, new = ({each["number"]: each for each in _status(each).get("attempts") or ()} for each in (write.old, write.new))
     path, present = STATUS.child("attempts"), migration_attempts.number_of(write.old)
     for number in sorted(old.keys() | new.keys()):
