@@ -92,15 +92,18 @@ def counted_in_code(module: str) -> tuple[int, int]:
     return len(HIT.findall(text)), len(WORD.findall(text))
 
 
-def messages(node: ast.AST) -> Iterator[str]:
-    for child in ast.iter_child_nodes(node):
-        if isinstance(child, ast.Expr) and isinstance(child.value, ast.Constant):
+def messages(tree: ast.AST) -> Iterator[str]:
+    waiting = [tree]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
             continue
-        parts = child.values if isinstance(child, ast.JoinedStr) else [child] if isinstance(child, ast.Constant) else []
+        parts = node.values if isinstance(node, ast.JoinedStr) else [node]
         text = " ".join(each.value for each in parts if isinstance(each, ast.Constant) and isinstance(each.value, str))
         if len(re.findall(r"[a-z]{2,}", text)) >= 3:
             yield text
-        yield from messages(child) if not isinstance(child, ast.JoinedStr) else ()
+        if not isinstance(node, ast.JoinedStr):
+            waiting += reversed([*ast.iter_child_nodes(node)])
 
 
 @pytest.mark.parametrize("document", documents(), ids=lambda path: str(path.relative_to(ROOT)))
