@@ -49,8 +49,8 @@ def validate(action: Mapping[str, Any] | None, path: Path) -> list[FieldError]:
     place = path.child("command")
     if not words or not words[0]:
         return [required(place, "name a program")]
-    if wrong := next((position for position, each in enumerate(words) if "\0" in each), None):
-        return [invalid(place.index(wrong), words[wrong], "must not contain a null character")]
+    if wrong := [position for position, each in enumerate(words) if "\0" in each]:
+        return [invalid(place.index(wrong[0]), words[wrong[0]], "must not contain a null character")]
     return validate_count(words, MAX_WORDS, place) or ([too_long(place, MAX_COMMAND)] if sum(map(len, words)) > MAX_COMMAND else [])
 
 

@@ -61,6 +61,10 @@ def test_container_probes_are_accepted_for_guests(given: Any, field: str) -> Non
         ({"exec": {"command": ["a"] * 65}}, ["spec.readinessProbe.exec.command: Too many: 65: must have at most 64 items"]),
         ({"exec": {"command": ["a" * 4097]}}, ["spec.readinessProbe.exec.command: Too long: may not be more than 4096 bytes"]),
         (
+            {"exec": {"command": ["a\0", "b"]}},
+            ['spec.readinessProbe.exec.command[0]: Invalid value: "a\\x00": must not contain a null character'],
+        ),
+        (
             {"exec": {"command": ["a", "b\0"]}},
             ['spec.readinessProbe.exec.command[1]: Invalid value: "b\\x00": must not contain a null character'],
         ),
