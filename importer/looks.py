@@ -49,7 +49,7 @@ _TEXT: Final = "it is a text: check the URL"
 
 
 def is_disk(head: bytes) -> bool:
-    """Return whether a raw disk may begin with ``head``: it is all zeros, or has a known signature."""
+    """Return whether a raw disk may begin with ``head``: it is all zeros and not empty, or has a known signature."""
     return (bool(head) and not any(head)) or any(head[offset : offset + len(magic)] == magic for offset, magic in _SIGNATURES)
 
 

@@ -54,7 +54,7 @@ class FutureRevision(StorageError):
 
 
 class TooLarge(StorageError):
-    """A value or a commit exceeds the store's limit (etcd: 1.5 MiB per request by default)."""
+    """A value or a commit exceeds the store's limit of bytes or writes (etcd's default: 1.5 MiB per request)."""
 
 
 class Unavailable(StorageError):

@@ -54,7 +54,7 @@ class Settings:
 
 
 class Detached(Exception):
-    """The user, or the script, left the console."""
+    """The user or the script left the console, or the terminal hung up."""
 
 
 class Session:

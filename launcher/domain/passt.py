@@ -26,7 +26,10 @@ class Settings:
 
 
 def settings(specification: Mapping[str, Any]) -> Settings | None:
-    """Return passt's settings; None if no interface of ``spec.domain`` has this type. Raises InvalidSpecification, also if several have."""
+    """Return passt's settings; None if no interface has type passt. ``specification`` is the content of ``spec.domain``.
+
+    Raises InvalidSpecification: such an interface is invalid or has a network, or several have the type.
+    """
     found = None
     for position, each in enumerate(hardware.defaulted(specification)):
         path = f"devices.interfaces[{position}]"

@@ -246,7 +246,10 @@ class CancelMigration(DeletingVerb):
         return f"spec.selector.name={obj['metadata']['name']}"
 
     def choose(self, obj: Object, body: Object, found: Sequence[Object]) -> Object:
-        """Return the unfinished Migration, that which ``body`` names if any; raises Conflict without one, or if the guest has moved."""
+        """Return the unfinished Migration, which must be the one that ``body`` names, if it names one.
+
+        Raises Conflict without one, or if the guest has moved already; Invalid for a wrong body.
+        """
         verb_options.require(obj, body, frozenset({"migration"}))
         name = body.get("migration")
         chosen = next((each for each in found if phases.is_unfinished(each) and name in (None, objects.name_of(each))), None)

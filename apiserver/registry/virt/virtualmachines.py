@@ -160,7 +160,7 @@ class VirtualMachineStrategy(Strategy):
         return frozenset((_key(obj, each), each.group) for each in self._locks(obj) if each.group != disk_uses.ALONE)
 
     def tentative_locks(self, obj: Object) -> frozenset[str]:
-        """Return the locks on claims for disks that the guest does not have yet."""
+        """Return the locks on claims reserved for disks that the guest lacks. A start that needs such a claim takes its lock."""
         return frozenset(_key(obj, each) for each in _reserved(obj))
 
     def without_lock(self, obj: Object, lock: str) -> Object:

@@ -40,7 +40,10 @@ def of_end(vm: Mapping[str, Any], launcher: messages.Status, end: End) -> End:
 
 
 def event_type(vm: Mapping[str, Any], end: End) -> EventType:
-    """Return Warning for the Event of a failure, of a running guest that was powered off, or of a deleted pod; else Normal."""
+    """Return the type of the Event about an end.
+
+    Warning: a failure, a guest that was powered off forcibly after it ran, even by a requested stop, or a deleted pod. Else Normal.
+    """
     lost = end.reason == POD_DELETED or (end.reason == guest_status.POWERED_OFF and power.has_run(vm))
     return "Warning" if end.result == power.RESULT_FAILED or lost else "Normal"
 

@@ -169,6 +169,6 @@ def named(kind: str) -> Rule:
 
 
 def name_in(value: str, kind: str) -> str:
-    """Return the name in a placeholder of this kind, or ""."""
+    """Return the name in a placeholder of this kind; "" for other texts and invalid names."""
     match = _NAMED.fullmatch(value)
     return match[2] if match and match[1] == kind and not names.label_errors(match[2]) else ""
