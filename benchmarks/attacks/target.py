@@ -43,7 +43,10 @@ class Certificates:
     directory: Path
 
     def make(self) -> tuple[Pair, Pair]:
-        """Write the clients' authority, server's and front proxy's certificates; return the authorities of clients and front proxies."""
+        """Write the clients' authority, and certificates and keys of the server and the front proxy's client.
+
+        Returns the authorities of clients and front proxies.
+        """
         now = datetime.now(UTC)
         clients, proxies = new_authority("cluster", _LIFETIME, now), new_authority("front-proxy", _LIFETIME, now)
         write_file(self.directory / "ca.crt", clients.certificate)

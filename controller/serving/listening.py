@@ -24,7 +24,7 @@ SHUTDOWN_SECONDS: Final = 1.0
 
 
 class Connections:
-    """A server's connections, and which must stay open."""
+    """Limits a server's connections; those that answer an authorized client stay open."""
 
     def __init__(self, most: int | None = None) -> None:
         self.most = MOST if most is None else most

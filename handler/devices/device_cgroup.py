@@ -38,7 +38,7 @@ def deny(process: Launcher, number: int) -> None:
 
 
 def _path(process: Launcher) -> str | None:
-    """Return the process's path in the hierarchy of version 1, or None. Raises ProcessLookupError if it has ended."""
+    """Return the process's path in the hierarchy of version 1, or None. Raises ProcessLookupError or FileNotFoundError if it has ended."""
     lines = [line.split(":", 2) for line in Path(f"/proc/{process.pid}/cgroup").read_text().splitlines()]
     if process.has_ended:  # the path is then "/", or that of another process: the rule would hold for the whole node
         raise ProcessLookupError(errno.ESRCH, f"process {process.pid} of the pod has ended")

@@ -123,7 +123,9 @@ class RelayProcess:
     async def connection(
         self, link: socket.socket, material: Material, server_name: str | None = None, protocol: str = ""
     ) -> AsyncIterator[Connection]:
-        """Yield a TCP connection in the relay process, which does the handshake, until the context ends. Closes our descriptor of ``link``.
+        """Yield a TLS connection over ``link`` in the relay process until the context ends; await its ``shaken`` before other calls.
+
+        Closes our descriptor of ``link``.
 
         We are its client if ``server_name``, which the server's certificate must have, is given, with ``protocol`` (ALPN); else its server.
         Raises OSError.

@@ -44,7 +44,10 @@ class _Known:
 
 
 class Absences:
-    """Grace periods and deletion times of the pods that statuses refer to, one per object."""
+    """Tells how long the containers of a deleted pod may still run.
+
+    It keeps, for each machine or Migration, the last pod of its status: its grace period, and since when it is absent.
+    """
 
     def __init__(self, elapsed: Callable[[], float]) -> None:
         self._elapsed = elapsed

@@ -50,7 +50,7 @@ def selector_of(replica_set: Object) -> Selector:
 
 
 def of_set(replica_set: Object, machines: Iterable[Object]) -> Membership:
-    """Return which of these machines of its namespace the set controls, adopts and releases.
+    """Return which of these machines of its namespace are members, adopted ones included, and which the set adopts and releases.
 
     A set in deletion adopts and releases none, because the garbage collector has its machines. A set without ordinals adopts no finished
     machine, because it would delete it. A set with ordinals has only machines with their names.

@@ -25,7 +25,7 @@ from launcher.protocol import messages
 
 
 class Objects(Protocol):
-    """Objects of one kind on this node (an informer)."""
+    """A cache of the objects of one kind on this node (an informer)."""
 
     def get(self, namespace: str, name: str) -> Object | None:
         """Return one object, or None."""

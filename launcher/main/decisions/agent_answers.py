@@ -89,7 +89,7 @@ def filesystems(value: object) -> list[Object]:
 
 
 def interfaces(value: object) -> list[Object]:
-    """Return the interfaces in the agent's answer without loopback, each with its addresses for other hosts, IPv4 first."""
+    """Return the interfaces in the agent's answer except ``lo``, each with its addresses for other hosts, IPv4 first."""
     return [
         {
             "device": each.get("name"),

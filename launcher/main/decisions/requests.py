@@ -32,7 +32,10 @@ LOST: Final = "QEMU ended after the guest had left the source, before it ran her
 
 
 def is_to_start(known: Known, machine: messages.Machine) -> bool:
-    """Return whether to make this machine's domain; False if that began already, or the run is over. Raises RequestRefused."""
+    """Return whether to make this machine's domain; False if that began already, or its run is over.
+
+    Raises RequestRefused for another machine, after a failed start, and in a pod that terminates or gets a guest from another node.
+    """
     if known.machine is not None and known.machine.uid != machine.uid:
         raise RequestRefused("Invalid", f"this pod belongs to the virtual machine {known.machine.uid}")
     if known.status.ending is not None and known.status.ending.kind == "start-failed":

@@ -40,9 +40,9 @@ def max_vcpus(domain: Domain) -> int:
 
 
 def grows(domain: Domain, other: Domain) -> bool:
-    """Return whether a guest with the processors of ``domain`` can get those of ``other``: only more sockets, up to the maximum.
+    """Return whether a running guest with the sockets of ``domain`` can get those of ``other``: more, up to the maximum of ``domain``.
 
-    Never with dedicated processors or ``numa``.
+    Cores and threads must be equal; other fields of ``cpu`` are not compared. Never with dedicated processors or ``numa``.
     """
     room = counts(domain)["sockets"] < counts(other)["sockets"] <= max_sockets(domain)
     return (

@@ -97,7 +97,10 @@ def overlay_bytes(disk: Mapping[str, Any]) -> int:
 
 
 def created_bytes(disk: Mapping[str, Any]) -> int:
-    """Return the bytes, in whole MiB, of a disk to create in an empty claim or on the node; 0: none."""
+    """Return the bytes, rounded up to whole MiB, of ``source.create``: the blank disk in an empty claim or missing HostDisk file.
+
+    0 without it, and for disks of other types, such as EmptyDisk.
+    """
     size = ((disk.get("source") or {}).get("create") or {}).get("size") if disk.get("type") in (CLAIM, host_disks.HOST) else None
     return 0 if size is None else -(-quantity.parse(str(size)).bytes // MIB) * MIB
 

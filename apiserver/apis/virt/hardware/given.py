@@ -12,7 +12,7 @@ Domain = Mapping[str, Any]
 
 
 def devices(domain: Domain, field: str, otherwise: Sequence[Object]) -> list[Object]:
-    """Return the items of ``devices.<field>`` without null members; ``otherwise`` if unset."""
+    """Return the items of ``devices.<field>``, each without its fields that are null; ``otherwise`` if the list is unset."""
     given = (domain.get("devices") or {}).get(field)
     if given is None:
         return list(otherwise)
@@ -20,7 +20,7 @@ def devices(domain: Domain, field: str, otherwise: Sequence[Object]) -> list[Obj
 
 
 def device(domain: Domain, field: str) -> Object | None:
-    """Return ``devices.<field>`` without null members, or None."""
+    """Return the object ``devices.<field>`` without its fields that are null; None if unset."""
     given = (domain.get("devices") or {}).get(field)
     return None if given is None else said(given)
 

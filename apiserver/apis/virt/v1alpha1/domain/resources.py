@@ -40,7 +40,8 @@ class ResourceLimits(Model):
         None, description="Processors of the node for the guest and QEMU's own threads together. Default: no limit."
     )
     memory: Quantity | None = Field(
-        None, description="Memory of the node for the guest's memory; QEMU's own is added. Default: the guest's memory."
+        None,
+        description="Memory of the node for the guest's memory; QEMU's own is added. Default: the guest's memory, or a larger request.",
     )
 
 
