@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import errno
 import socket
 import subprocess
 import sys
@@ -22,6 +23,7 @@ from typing import Final
 import uvloop
 
 from apiserver import logs
+from apiserver.client.config import ConfigError
 from apiserver.server import options
 from apiserver.server.__main__ import serve as serve_virtual_machines
 from certs.files import write_file
@@ -185,10 +187,22 @@ def main(serve: Serve = serve_virtual_machines, plural: str = "vms") -> None:
     parser.add_argument("--port", type=int, default=6444, help="0: any free port")
     parser.add_argument("--etcd-binary", type=Path, help="default: data is kept in memory")
     given, more = parser.parse_known_args()
+    failures: list[str] = []
     try:
         uvloop.run(run(given.directory, given.port, given.etcd_binary, more, serve, plural))
-    except OSError as error:
-        sys.exit(f"cannot start the API server: {error}")
+    except* (OSError, ValueError, ConfigError) as errors:
+        failures += reasons(errors, given.port)
+    if failures:
+        sys.exit(f"cannot start the API server: {'; '.join(failures)}")
+
+
+def reasons(error: BaseException, port: int) -> list[str]:
+    """Return why the server cannot start: a text for each error in a group. ``port``: the one of ``--port``."""
+    if isinstance(error, BaseExceptionGroup):
+        return [reason for each in error.exceptions for reason in reasons(each, port)]
+    if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
+        return [f"port {port} is in use; choose another one with --port (0: any free port)"]
+    return [str(error)]
 
 
 if __name__ == "__main__":
