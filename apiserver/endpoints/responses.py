@@ -71,7 +71,7 @@ async def answer(
 async def compressed(request: Request, response: Response) -> Response:
     """Return ``response``, its body compressed in a thread if it is large and the client accepts gzip."""
     if response.length >= LARGE:
-        response.headers["Vary"] = "Accept-Encoding"
+        response.headers["Vary"] = ", ".join((*response.headers.getall("Vary", ()), "Accept-Encoding"))
         if takes_gzip(request):
             response.body = await asyncio.to_thread(_gzip, response.body)
             response.headers["Content-Encoding"] = "gzip"

@@ -10,8 +10,8 @@ from apiserver.apis.meta.errors import Conflict, Details, TooManyRequests
 from apiserver.endpoints import requestinfo
 from apiserver.endpoints.context import RequestContext
 from apiserver.endpoints.http.heads import Fields, Head
-from apiserver.endpoints.http.messages import Request
-from apiserver.endpoints.responses import dump, etag_of, status_of, warning, warnings
+from apiserver.endpoints.http.messages import Request, Response
+from apiserver.endpoints.responses import LARGE, compressed, dump, etag_of, status_of, warning, warnings
 
 
 def context(path: str = "/", **headers: str) -> RequestContext:
@@ -74,3 +74,9 @@ def test_bodies_end_with_a_newline_and_tags_are_of_the_body() -> None:
 
 def test_no_client_has_more_warnings_than_it_can_read() -> None:
     assert len(warnings(map(str, range(1000)))) == 64
+
+
+@pytest.mark.parametrize(("headers", "vary"), [({"Vary": "Accept"}, "Accept, Accept-Encoding"), ({}, "Accept-Encoding")])
+async def test_large_answers_keep_their_vary_header(headers: dict[str, str], vary: str) -> None:
+    response = await compressed(context().request, Response(body=bytes(LARGE), headers=headers))
+    assert response.headers.getall("Vary") == [vary]
