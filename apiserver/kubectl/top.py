@@ -61,7 +61,7 @@ async def show(access: Access, wanted: Wanted, page: int = PAGE) -> str:
     return "\n".join(guestinfo.aligned(table(machines, usage, wanted)))
 
 
-def table(machines: Iterable[Object], usage: Mapping[NamespacedName, Usage], wanted: Wanted) -> list[list[str]]:
+def table(machines: Iterable[Object], usage: Mapping[NamespacedName, Usage | None], wanted: Wanted) -> list[list[str]]:
     """Return rows of cells, after titles if wanted: by namespace and name, or by ``sort_by``, largest first."""
     found = [(each, usage.get(NamespacedName(namespace_of(each), _pod_of(each)))) for each in machines]
     found.sort(key=lambda row: key_of(row[0]))
@@ -72,13 +72,16 @@ def table(machines: Iterable[Object], usage: Mapping[NamespacedName, Usage], wan
     return [row if wanted.all_namespaces else row[1:] for row in titles + rows]
 
 
-def usage_of(metrics: Object) -> Usage:
-    """Return a pod's usage, its containers' sum. Raises ValueError if malformed."""
+def usage_of(metrics: Object) -> Usage | None:
+    """Return a pod's usage, its containers' sum; None if a quantity is malformed."""
     used = [container.get("usage") or {} for container in metrics.get("containers") or ()]
-    return Usage(
-        sum(quantity.parse(str(each.get("cpu", "0"))).milli for each in used),
-        sum(quantity.parse(str(each.get("memory", "0"))).bytes for each in used),
-    )
+    try:
+        return Usage(
+            sum(quantity.parse(str(each.get("cpu", "0"))).milli for each in used),
+            sum(quantity.parse(str(each.get("memory", "0"))).bytes for each in used),
+        )
+    except ValueError:
+        return None
 
 
 def _cells(used: Usage | None) -> list[str]:
@@ -89,7 +92,7 @@ def _pod_of(vm: Object) -> str:
     return str(dig_vm(vm, "status", "podName") or "")
 
 
-async def _usage(access: Access, namespace: str | None) -> Mapping[NamespacedName, Usage]:
+async def _usage(access: Access, namespace: str | None) -> Mapping[NamespacedName, Usage | None]:
     doing = "read the metrics of pods"
     try:
         listed = await verbs.answered(access, "GET", POD_METRICS.path(namespace), doing, params={"labelSelector": names.VM_NAME_LABEL})

@@ -25,6 +25,8 @@ def test_use_is_that_of_all_containers() -> None:
     containers = [{"usage": {"cpu": "1250900000n", "memory": "300Mi"}}, {"usage": {"cpu": "5m", "memory": "1024Ki"}}, {}]
     assert usage_of({"containers": containers}) == Usage(1256, 301 << 20)
     assert usage_of({}) == Usage(0, 0)
+    assert usage_of({"containers": [{"usage": {"cpu": "5 m", "memory": "1Mi"}}]}) is None
+    assert usage_of({"containers": [{"usage": {"cpu": "5m", "memory": None}}]}) is None
 
 
 @pytest.mark.parametrize(
@@ -35,8 +37,9 @@ def test_machines_are_sorted_by_name_or_the_largest_first(sort_by: str, order: l
     assert [row[1] for row in table(MACHINES, USAGE, Wanted(all_namespaces=True, sort_by=sort_by, headers=False))] == order
 
 
-def test_a_guest_without_metrics_is_listed() -> None:
-    assert table(MACHINES[1:3], USAGE, Wanted()) == [
+@pytest.mark.parametrize("usage", [USAGE, {**USAGE, NamespacedName("ns", "pod-of-new"): None}])
+def test_a_guest_without_valid_metrics_is_listed(usage: dict[NamespacedName, Usage | None]) -> None:
+    assert table(MACHINES[1:3], usage, Wanted()) == [
         ["NAME", "CPU(cores)", "MEMORY(bytes)"],
         ["db", "250m", "900Mi"],
         ["new", "<unknown>", "<unknown>"],
