@@ -107,7 +107,7 @@ class Evictions:
                 seen = self._observed(look)
                 decision = eviction_plan.plan(seen)
                 if dry_run:
-                    return eviction_plan.rehearsed(decision)
+                    decision = eviction_plan.rehearsed(decision)
                 if decision.only_waits:
                     self._kept.keep(pod, look)
                 return await self._apply(seen, decision, namespace, peer)

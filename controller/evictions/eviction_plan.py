@@ -107,10 +107,9 @@ ALLOWED: Final = Decision(allowed=True)
 
 
 def rehearsed(decision: Decision) -> Decision:
-    """Return the answer to a dry run: a lasting refusal becomes final, another one is allowed with its message; an allowed one stays."""
-    if decision.allowed:
-        return decision
-    return replace(decision, final=True) if decision.lasts else Decision(allowed=True, message=decision.message)
+    """Return the answer to a dry run, without writes: a lasting refusal becomes final, another one is allowed with its message."""
+    refused = decision.lasts and not decision.allowed
+    return Decision(allowed=not refused, message=decision.message, lasts=refused, final=refused)
 
 
 def plan(seen: Observed) -> Decision:

@@ -10,7 +10,7 @@ from apiserver.apis.meta.objects import uid_of
 from apiserver.apis.virt.lifecycle import power
 from apiserver.apis.virt.v1alpha1 import status_validation
 from apiserver.apis.virt.v1alpha1.types import Migration
-from controller.evictions.eviction_plan import ALLOWED, LONGEST_PAUSE_SECONDS, Decision, Limits, Observed, plan
+from controller.evictions.eviction_plan import ALLOWED, LONGEST_PAUSE_SECONDS, Decision, Limits, Observed, plan, rehearsed
 from controller.evictions.outcomes import History, Outcomes
 from tests.unit.controller.reconcilers.builders import UID, a_migration, a_pod, a_vm, an_attempt
 
@@ -398,3 +398,11 @@ def test_migration_without_target_node_counts_until_ended(phase: str) -> None:
     stuck = evacuation(phase=phase)
     stuck["metadata"] |= {"namespace": "others", "creationTimestamp": "2025-01-01T00:00:00Z"}
     assert judged(migrations=(stuck,), limits=Limits(migrations_per_node=1)).migration is None
+
+
+@pytest.mark.parametrize("allowed", [True, False])
+@pytest.mark.parametrize("lasts", [True, False])
+def test_dry_run_writes_nothing(*, allowed: bool, lasts: bool) -> None:
+    decision = Decision(allowed, "why", migration={}, status={}, waits_at="node1", only_waits=True, lasts=lasts)
+    refused = lasts and not allowed
+    assert rehearsed(decision) == Decision(not refused, "why", lasts=refused, final=refused)
