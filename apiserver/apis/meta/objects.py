@@ -164,12 +164,10 @@ def with_status_condition(status: Mapping[str, Any], new: Mapping[str, Any], *, 
 def with_conditions_judged(obj: Mapping[str, Any], status: Mapping[str, Any], types: Collection[str]) -> Object:
     """Return a copy of the status; its conditions of these types get the object's generation as ``observedGeneration``.
 
-    The caller has judged that they still hold.
+    The caller has judged that they still hold. As in Go's ``meta.SetStatusCondition``, those without ``observedGeneration`` get it too.
     """
     generation = generation_of(obj)
-    if all(
-        each.get("observedGeneration", generation) == generation for each in status.get("conditions") or () if each.get("type") in types
-    ):
+    if all(each.get("observedGeneration") == generation for each in status.get("conditions") or () if each.get("type") in types):
         return dict(status)
     known = [dict(each) for each in status.get("conditions") or ()]
     return {**status, "conditions": [{**each, "observedGeneration": generation} if each.get("type") in types else each for each in known]}

@@ -339,7 +339,8 @@ def test_stopped_machine_is_not_ready_and_keeps_its_end_reason() -> None:
     ready = condition(written(plan(seen(vm)))["conditions"], "Ready")
     assert ready is not None
     assert (ready["status"], ready["reason"]) == ("False", "StopRequested")
-    vm["status"]["conditions"] = [{"type": "Ready", "status": "False", "reason": "AttemptStopped", "message": "a stop was requested"}]
+    stopped = {"type": "Ready", "status": "False", "reason": "AttemptStopped", "message": "a stop was requested", "observedGeneration": 1}
+    vm["status"]["conditions"] = [stopped]
     assert plan(seen(vm)) == ()
 
 
