@@ -72,6 +72,7 @@ class ManagedDomain:
         network: Network = NETWORK,
         measure: Measure = free_bytes,
         memory: Available = pod_memory.available,
+        lacked_memory: Callable[[], bool] = pod_memory.was_lacking,
         times: Times = TIMES,
         images: saved_images.Places = saved_images.PLACES,
         console_pipe: Callable[[], ConsolePipe] = default_console_pipe,
@@ -81,14 +82,14 @@ class ManagedDomain:
 
         ``console`` and ``ports`` create the consoles, with a callback for changes of the number of viewers. ``qemu_log`` returns the file
         with QEMU's output by the domain's name. ``serve_addresses`` answers DHCP on exactly the machine's interfaces. ``measure`` returns
-        disks' free space, ``memory`` the pod's. ``images`` are the places of images of the guest's memory. ``console_pipe`` makes
-        the pipe for the container that logs the console; it and ``serve_addresses`` may raise OSError. ``gets_devices``: virt-handler
-        can give block devices to this pod.
+        disks' free space, ``memory`` the pod's; ``lacked_memory`` returns whether the kernel killed a process for lack of it. ``images``
+        are the places of images of the guest's memory. ``console_pipe`` makes the pipe for the container that logs the console; it and
+        ``serve_addresses`` may raise OSError. ``gets_devices``: virt-handler can give block devices to this pod.
         """
         self._hypervisor = hypervisor
         self._make_console_pipe = console_pipe
         self._console_pipe: ConsolePipe | None = None
-        self._record = Record(qemu_log=qemu_log, status_changed=status_changed, gets_devices=gets_devices)
+        self._record = Record(qemu_log=qemu_log, status_changed=status_changed, lacked_memory=lacked_memory, gets_devices=gets_devices)
         self.console = console(self._viewers_changed)
         self.ports = ports(self._viewers_changed)
         self._agent = Agent(

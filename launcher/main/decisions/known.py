@@ -147,10 +147,13 @@ def ended(known: Known, kind: messages.EndingKind, message: str, now: float, *, 
     return dataclasses.replace(known, over=True)
 
 
-def with_log(known: Known, log: tuple[str, ...]) -> Known:
-    """Return the state with the end of QEMU's log in the ending, if any."""
+def with_cause(known: Known, log: tuple[str, ...], *, lacked_memory: bool = False) -> Known:
+    """Return the state with the end of QEMU's log, and a lack of memory, in the ending, if any."""
     ending = known.status.ending
-    return with_status(known, ending=dataclasses.replace(ending, log=log)) if ending is not None else known
+    if ending is None:
+        return known
+    message = life.explained(ending, lacked_memory=lacked_memory)
+    return with_status(known, ending=dataclasses.replace(ending, log=log, message=message))
 
 
 def observed(known: Known, seen: Observation | None, now: float) -> Known:

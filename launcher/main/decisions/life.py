@@ -21,6 +21,7 @@ STANDS_STILL: Final = frozenset({"user", "I/O error", "watchdog"})
 """libvirt's reasons for a pause that may last, in which a guest must be resumed to shut down."""
 PANICKED: Final = "the guest panicked"
 WATCHDOG_FIRED: Final = "the guest's watchdog fired and powered it off"
+LACKED_MEMORY: Final = "the kernel killed a process of the pod for lack of memory"
 MAX_LOG_LINES: Final = 20
 MAX_TERMINATION_MESSAGE: Final = 4096
 """The kubelet cuts longer ones."""
@@ -120,6 +121,12 @@ def ending_of(run: Run, last: Observation | None) -> tuple[messages.EndingKind, 
     if reason in ("crashed", "failed", "panicked", "watchdog"):
         return "crashed", {"panicked": PANICKED, "watchdog": WATCHDOG_FIRED}.get(reason, "QEMU ended unexpectedly")
     return "crashed", f"the domain is {reason}: QEMU ended while virt-launcher was not connected to libvirtd"
+
+
+def explained(ending: messages.Ending, *, lacked_memory: bool) -> str:
+    """Return the message of a failed run's ending, with the lack of memory unless libvirt named another cause."""
+    named = ending.panicked or ending.watchdog
+    return f"{ending.message}; {LACKED_MEMORY}" if lacked_memory and not named else ending.message
 
 
 def _powered_off(run: Run) -> str:

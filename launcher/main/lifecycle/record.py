@@ -10,7 +10,7 @@ from typing import Concatenate, ParamSpec
 
 from launcher.main.decisions import known, life
 from launcher.main.decisions.known import Known
-from launcher.main.programs import qemu_log
+from launcher.main.programs import pod_memory, qemu_log
 
 logger = logging.getLogger(__name__)
 
@@ -20,7 +20,14 @@ P = ParamSpec("P")
 class Record:
     """Holds the state of the pod's domain, and reports changes."""
 
-    def __init__(self, *, qemu_log: Callable[[str], Path], status_changed: Callable[[], None], gets_devices: bool = True) -> None:
+    def __init__(
+        self,
+        *,
+        qemu_log: Callable[[str], Path],
+        status_changed: Callable[[], None],
+        lacked_memory: Callable[[], bool] = pod_memory.was_lacking,
+        gets_devices: bool = True,
+    ) -> None:
         self.known = Known(gets_devices=gets_devices)
         """Read it again after each await."""
         self.over = asyncio.Event()
@@ -29,6 +36,7 @@ class Record:
         """Held by requests that make the domain, move it or change its state: one at a time."""
         self._qemu_log = qemu_log
         self._status_changed = status_changed
+        self._lacked_memory = lacked_memory
 
     @property
     def log(self) -> Path | None:
@@ -39,7 +47,7 @@ class Record:
         """Replace the state by the result of a function of ``launcher.main.decisions.known``, and report changes."""
         before, after = self.known, fact(self.known, *args, **kwargs)
         if after.ended and not before.ended:
-            after = self._with_log(after)
+            after = self._with_cause(after)
         self.known = after
         _tell(before, after)
         if after.over:
@@ -47,9 +55,10 @@ class Record:
         if after.status is not before.status:
             self._status_changed()
 
-    def _with_log(self, after: Known) -> Known:
-        failed = life.exit_code(after.status.ending) != 0
-        return known.with_log(after, qemu_log.last_lines(self._qemu_log(after.name))) if failed else after
+    def _with_cause(self, after: Known) -> Known:
+        if life.exit_code(after.status.ending) == 0:
+            return after
+        return known.with_cause(after, qemu_log.last_lines(self._qemu_log(after.name)), lacked_memory=self._lacked_memory())
 
 
 def _tell(before: Known, after: Known) -> None:

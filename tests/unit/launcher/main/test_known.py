@@ -148,10 +148,17 @@ def test_pod_after_its_run_ignores_later_ends() -> None:
 
 
 def test_qemus_last_words_are_part_of_an_ending() -> None:
-    found = known.with_log(ENDED, ("no disk",))
+    found = known.with_cause(ENDED, ("no disk",))
     assert found.status.ending == dataclasses.replace(ENDING, log=("no disk",))
     assert found.status.revision == 4
-    assert known.with_log(STARTED, ("no disk",)) == STARTED
+    assert known.with_cause(STARTED, ("no disk",)) == STARTED
+
+
+def test_lack_of_memory_is_part_of_an_ending() -> None:
+    crashed = known.ended(STARTED, "crashed", "QEMU ended unexpectedly", 9.0)
+    ending = known.with_cause(crashed, (), lacked_memory=True).status.ending
+    assert ending is not None
+    assert ending.message == f"QEMU ended unexpectedly; {life.LACKED_MEMORY}"
 
 
 # --- observations of the domain ---

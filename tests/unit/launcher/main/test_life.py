@@ -164,6 +164,19 @@ def test_the_exit_code_tells_failure(ending: messages.Ending | None, code: int) 
     assert life.exit_code(ending) == code
 
 
+@pytest.mark.parametrize(
+    ("ending", "message"),
+    [
+        (messages.Ending("crashed", "why"), f"why; {life.LACKED_MEMORY}"),
+        (messages.Ending("crashed", "why", panicked=True), "why"),
+        (messages.Ending("crashed", "why", watchdog=True), "why"),
+    ],
+)
+def test_lack_of_memory_explains_a_crash_without_other_cause(ending: messages.Ending, message: str) -> None:
+    assert life.explained(ending, lacked_memory=True) == message
+    assert life.explained(ending, lacked_memory=False) == "why"
+
+
 def test_the_termination_message_fits_and_leads_with_the_kind() -> None:
     message = life.termination_message(messages.Ending("crashed", "why", log=("é" * 5000,)))
     assert message.startswith("crashed: why\n")

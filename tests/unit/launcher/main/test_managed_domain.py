@@ -279,6 +279,15 @@ async def test_libvirtd_away_leaves_the_last_status_and_ends_nothing(world: Worl
     await world.ends("crashed")
 
 
+async def test_lack_of_memory_is_named_as_the_cause_of_a_crash(world: World) -> None:
+    await world.domain.handle(SYNC)
+    world.lacked_memory = True
+    world.hypervisor.become(NAME, State.SHUTOFF, "crashed")
+    await world.ends("crashed")
+    assert world.status.ending is not None
+    assert world.status.ending.message == f"QEMU ended unexpectedly; {life.LACKED_MEMORY}"
+
+
 async def test_agent_answers_are_in_the_status(world: World) -> None:
     card = {"name": "eth0", "hardware-address": TAP.mac, "ip-addresses": [{"ip-address": "10.0.2.2"}]}
     world.hypervisor.answers = {"guest-info": {}, "guest-get-host-name": {"host-name": "guest"}, "guest-network-get-interfaces": [card]}

@@ -66,6 +66,7 @@ def test_unreadable_memory_limits_give_none(tmp_path: Path, own: Path, cgroup: s
 
 def test_a_system_without_cgroups(tmp_path: Path) -> None:
     assert pod_memory.available(tmp_path / "fs", tmp_path / "none") is None
+    assert not pod_memory.was_lacking(tmp_path / "fs", tmp_path / "none")
 
 
 def test_cgroup_paths_with_colons_are_parsed(tmp_path: Path, own: Path) -> None:
@@ -79,3 +80,28 @@ def test_cgroup_paths_with_colons_are_parsed(tmp_path: Path, own: Path) -> None:
     )
     put(tmp_path / "fs/memory", memory__limit_in_bytes=900 * MIB, memory__usage_in_bytes=MIB, memory__stat=stat())
     assert pod_memory.available(tmp_path / "fs", own) == 50 * MIB
+
+
+@pytest.mark.parametrize(
+    ("cgroup", "place", "limit", "kills"),
+    [("0::/\n", "fs", "memory.max", "memory.events"), ("4:memory:/c1\n", "fs/memory/c1", "memory.limit_in_bytes", "memory.oom_control")],
+    ids=["version 2", "version 1"],
+)
+@pytest.mark.parametrize(
+    ("counters", "lacked"),
+    [
+        ("oom 3\noom_kill 1\noom_group_kill 0", True),
+        ("oom 3\noom_kill 0\noom_group_kill 1", False),
+        ("oom 1", False),
+        ("oom_kill ?", False),
+    ],
+)
+def test_killed_processes_are_counted(
+    tmp_path: Path, own: Path, cgroup: str, place: str, limit: str, kills: str, counters: str, *, lacked: bool
+) -> None:
+    own.write_text(cgroup)
+    (tmp_path / place).mkdir(parents=True)
+    (tmp_path / place / limit).touch()
+    assert not pod_memory.was_lacking(tmp_path / "fs", own)
+    (tmp_path / place / kills).write_text(f"{counters}\n")
+    assert pod_memory.was_lacking(tmp_path / "fs", own) == lacked

@@ -102,6 +102,7 @@ class World:
         self.network = FakeNetwork()
         self.free: dict[str, int] = {}
         self.memory: int | None = None
+        self.lacked_memory = False
         self.hypervisor = FakeHypervisor()
         self.children = IdleChildren()
         self.served: list[messages.Machine] = []
@@ -120,6 +121,7 @@ class World:
             network=self.network,
             measure=lambda _specification, names: {name: self.free[name] for name in names if name in self.free},
             memory=lambda: self.memory,
+            lacked_memory=lambda: self.lacked_memory,
             times=times,
             images=Places(self.images, directory / "node-disk"),
         )
