@@ -85,6 +85,7 @@ STATUS: Final[Object] = {
             "generation": 1,
             "podName": "p",
             "nodeName": "n",
+            "startNodeName": "n",
             "startTime": T,
             "runningTime": T,
             "stopTime": T,

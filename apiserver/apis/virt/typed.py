@@ -24,6 +24,7 @@ class Attempt(TypedDict, total=False):
     generation: int
     podName: str
     nodeName: str
+    startNodeName: str
     startTime: str
     runningTime: str
     stopTime: str

@@ -35,7 +35,7 @@ def record(seen: Observed, decision: power.Power) -> tuple[Action, ...]:
     message = disruptions.added(seen, message)
     end = {"endTime": times.to_rfc3339(seen.now), "result": result, "message": message}
     if (last := _last_pod(seen)) is not None and pod_state.has_run(last):
-        end["nodeName"] = pod_state.node_of(last)
+        end |= attempts.moved(seen.vm, pod_state.node_of(last))
     status = {
         **phases.enter(statuses.status_of(seen), power.PHASES[result], seen.now),
         "conditions": statuses.ready(seen, "False", f"Attempt{result}", message),

@@ -66,6 +66,13 @@ def changed(vm: Object, number: int, changes: Mapping[str, str]) -> list[Object]
     return [{**each, **changes} if int(each["number"]) == number else dict(each) for each in stored][-power.MAX_ATTEMPTS_KEPT :]
 
 
+def moved(vm: Object, node: str) -> dict[str, str]:
+    """Return the changes of the newest attempt if its guest is on ``node``: after a migration also where it started."""
+    newest = power.newest_attempt(vm)
+    before = str(newest.get("nodeName") or node)
+    return {"nodeName": node} if before == node else {"nodeName": node, "startNodeName": str(newest.get("startNodeName") or before)}
+
+
 def failed_nodes(vm: Object) -> tuple[str, ...]:
     """Return the nodes of the latest consecutive failed starts of the current spec."""
     nodes: list[str] = []

@@ -209,7 +209,7 @@ def _follow(seen: Observed) -> tuple[Action, ...]:
     place = {key: str(old.get(key) or "") for key in ("nodeName", "podName")}
     newest = power.newest_attempt(seen.vm)
     if newest and all(place.values()) and not all(newest.get(key) == value for key, value in place.items()):
-        status["attempts"] = attempts.changed(seen.vm, power.current_attempt(seen.vm), place)
+        status["attempts"] = attempts.changed(seen.vm, power.current_attempt(seen.vm), place | attempts.moved(seen.vm, place["nodeName"]))
     status = disk_sizes.marked(seen, restart_required.marked(seen, outdated.marked(seen, status)))
     return (WriteStatus(status), *restart_required.events(seen, status), *disk_sizes.events(seen, status)) if status != old else ()
 

@@ -57,8 +57,8 @@ def nodes_of_failures(vm: Mapping[str, Any], now: datetime | None = None) -> lis
 
 
 def tried_nodes(vm: Mapping[str, Any]) -> list[str]:
-    """Return the nodes in ``status.attempts``."""
-    return sorted({str(each["nodeName"]) for each in _attempts(vm) if each.get("nodeName")})
+    """Return the nodes where attempts in ``status.attempts`` started."""
+    return sorted({node for each in _attempts(vm) if (node := _started_on(each))})
 
 
 def non_operational(nodes: Mapping[str, Object], machines: Mapping[str, Collection[Object]], now: datetime) -> dict[str, Verdict]:
@@ -89,7 +89,7 @@ def _verdict(node: Object, machines: Collection[Object], now: datetime) -> Verdi
 def _failures(vm: Mapping[str, Any]) -> Iterator[tuple[str, datetime]]:
     ran: set[str] = set()
     for each in reversed(_attempts(vm)):
-        node = str(each.get("nodeName") or "")
+        node = _started_on(each)
         if each.get("runningTime"):
             ran.add(node)
         elif node and each.get("result") == power.RESULT_FAILED and ran - {node} and (moment := times.parsed(each.get("endTime"))):
@@ -99,8 +99,13 @@ def _failures(vm: Mapping[str, Any]) -> Iterator[tuple[str, datetime]]:
 def _successes(node: str, machines: Iterable[Mapping[str, Any]]) -> Iterator[datetime]:
     for vm in machines:
         for each in _attempts(vm):
-            if each.get("nodeName") == node and (moment := times.parsed(each.get("runningTime"))):
+            if _started_on(each) == node and (moment := times.parsed(each.get("runningTime"))):
                 yield moment
+
+
+def _started_on(attempt: Mapping[str, Any]) -> str:
+    """Return the node of the start: a migration changes ``nodeName``, and a migration is no start."""
+    return str(attempt.get("startNodeName") or attempt.get("nodeName") or "")
 
 
 def _repairs(node: Object) -> Iterator[datetime]:

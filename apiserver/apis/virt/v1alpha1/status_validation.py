@@ -192,6 +192,7 @@ _ATTEMPT: Final = _record(
         "generation": _COUNT,
         "podName": _NAME,
         "nodeName": _NAME,
+        "startNodeName": _NAME,
         "startTime": _MOMENT,
         "runningTime": _MOMENT,
         "stopTime": _MOMENT,

@@ -127,7 +127,8 @@ class Attempt(Model):
     number: Int32 = Field(description="Counted from 1.")
     generation: Int64 | None = Field(None, description="The generation of the spec at its start.")
     pod_name: str | None = Field(None, description="The pod that it ran in.")
-    node_name: str | None = Field(None, description="The node that it ran on.")
+    node_name: str | None = Field(None, description="The node that it ran on; after a migration, its target.")
+    start_node_name: str | None = Field(None, description="The node that it started on; absent without a migration.")
     start_time: Time | None = Field(None, description="Time at which the pod was created.")
     running_time: Time | None = Field(None, description="Time at which the guest began to run; absent if it never ran.")
     stop_time: Time | None = Field(

@@ -66,6 +66,15 @@ def test_a_success_there_clears_the_node() -> None:
     assert set(avoided(*machines, vm("d", ran("bad", 20)))) == {"bad"}
 
 
+def test_a_migration_is_no_start() -> None:
+    """A drain of the node makes it not suspect, and does not hide a success there."""
+    back = [vm(name, failed("bad", 3), ran("good", 2) | {"startNodeName": "bad"}) for name in "abc"]
+    assert avoided(*back) == {}
+    machines = [moved("a", 9), moved("b", 5), moved("c", 2)]
+    assert avoided(*machines, vm("d", ran("good", 1) | {"startNodeName": "bad"})) == {}
+    assert set(avoided(*machines, vm("d", ran("bad", 1) | {"startNodeName": "good"}))) == {"bad"}
+
+
 def test_a_repair_clears_the_node() -> None:
     machines = [moved("a", 9), moved("b", 5), moved("c", 2)]
     for when, expected in ((at(1), set()), (at(20), {"bad"}), ("soon", {"bad"})):

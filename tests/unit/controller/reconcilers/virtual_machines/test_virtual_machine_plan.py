@@ -930,7 +930,7 @@ def test_the_attempt_follows_a_guest_that_moved(phase: str) -> None:
     vm["status"] |= {"nodeName": "node2", "podName": name_of(target), "podUID": uid_of(target)}
     (action,) = plan(seen(vm, a_pod(), target, targets=TARGETS))
     assert isinstance(action, WriteStatus)
-    attempt = {**vm["status"]["attempts"][0], "nodeName": "node2", "podName": name_of(target)}
+    attempt = {**vm["status"]["attempts"][0], "nodeName": "node2", "startNodeName": "node1", "podName": name_of(target)}
     assert action.status == {**vm["status"], "attempts": [attempt]}
     vm["status"] = written((action,))
     assert plan(seen(vm, a_pod(), target, targets=TARGETS)) == ()

@@ -348,7 +348,10 @@ def test_stopped_machine_is_not_ready_and_keeps_its_end_reason() -> None:
 def test_an_attempt_follows_its_guest_wherever_it_goes(came_from: str, is_at: str) -> None:
     vm = a_vm(phase="Running", attempts=[an_attempt(nodeName=came_from)])
     vm["status"]["nodeName"] = is_at
-    assert written(plan(seen(vm, a_pod(node=is_at))))["attempts"][0]["nodeName"] == is_at
+    (found,) = written(plan(seen(vm, a_pod(node=is_at))))["attempts"]
+    assert (found["nodeName"], found["startNodeName"]) == (is_at, came_from)
+    vm["status"]["attempts"][0]["startNodeName"] = "node3"
+    assert written(plan(seen(vm, a_pod(node=is_at))))["attempts"][0]["startNodeName"] == "node3"
     vm["status"]["attempts"] = []
     assert plan(seen(vm, a_pod(node=is_at))) == ()
 

@@ -164,6 +164,7 @@ MACHINE_CASES: dict[tuple[Any, ...], list[Any]] = {
     ("attempts", 0, "stopTime"): HOSTILE_TIMES,
     ("attempts", 1, "podName"): HOSTILE_NAMES,
     ("attempts", 1, "nodeName"): HOSTILE_NAMES,
+    ("attempts", 1, "startNodeName"): HOSTILE_NAMES,
     ("attempts", 0, "message"): HOSTILE_WORDS,
     ("attempts", 0, "startTime"): HOSTILE_TIMES,
     ("attempts", 0, "runningTime"): HOSTILE_TIMES,
