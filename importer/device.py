@@ -60,7 +60,7 @@ class Device:
             raise ImportFailed("another import into the claim is running") from error
 
     def begin(self) -> None:
-        """Mark the device as unfinished, at its start."""
+        """Write the mark ``UNFINISHED`` into the device's first sector, and flush it. Raises OSError."""
         self._write_all(UNFINISHED, 0)
         os.fsync(self._file)
 

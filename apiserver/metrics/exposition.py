@@ -16,7 +16,7 @@ def heading(name: str, kind: str, documentation: str) -> Iterator[str]:
 def histogram_lines(
     name: str, labels: Sequence[str], values: Sequence[str], bounds: Sequence[float], counts: Sequence[int], total: float
 ) -> Iterator[str]:
-    """Yield one histogram's lines; ``counts``: values per bucket, one more than ``bounds``."""
+    """Yield one histogram's lines; ``counts``: values per bucket, not cumulative, one more than ``bounds``; ``total``: the values' sum."""
     inner = label_text(labels, values)[1:-1]
     before = f"{name}_bucket{{{inner}," if inner else f"{name}_bucket{{"
     running = 0

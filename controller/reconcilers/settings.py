@@ -39,7 +39,7 @@ class WorkloadUpdate:
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """Delays in seconds: until an object without watch events is reconciled again, between attempts, and of shared values."""
+    """Seconds until an object without watch events is reconciled again, seconds between attempts, and the age of shared values."""
 
     unwatched: float = 5.0
     """A pod lacks labels or owner."""

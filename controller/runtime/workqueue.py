@@ -47,7 +47,7 @@ class WorkQueue(Generic[T]):
         return len(self._waiting)
 
     def add(self, item: T) -> None:
-        """Add ``item`` unless queued; if in progress, for after :meth:`done`."""
+        """Queue ``item`` unless it is queued; if it is in progress, queue it at its :meth:`done`. Does nothing after :meth:`close`."""
         if self._closed:
             return
         if item in self._processing:

@@ -87,7 +87,7 @@ def claimed(protocols: Iterable[bytes]) -> str:
 
 
 def refusal(why: str) -> bytes:
-    """Return the answer to a refused release, with its reason."""
+    """Return the target's answer that refuses a source's line ``released``: ``no`` and the reason, shortened."""
     return b"no " + "".join(each for each in why if each.isprintable()).encode()[: MAX_ANSWER_BYTES - 8] + b"\n"
 
 

@@ -60,7 +60,7 @@ class Sweep:
             await asyncio.sleep(self._look_seconds)
 
     async def look(self) -> None:
-        """Delete the images that no machine needs now. Without virt-api's answer, an image stays."""
+        """Delete the images of guests' memory that no machine needs now. Without virt-api's answer, an image stays. Logs errors."""
         try:
             await asyncio.to_thread(self._disk.clear)
             for image in await asyncio.to_thread(self._disk.images):

@@ -277,7 +277,7 @@ def ended(vm: Object, end: End, now: datetime, told: Sequence[messages.Operation
 
 
 def not_understood(vm: Object, why: str, now: datetime) -> Object:
-    """Return the status of a machine with an unsupported launcher; equal to the old one if already written."""
+    """Return the status with Ready Unknown, for a launcher with another protocol; equal to the old one if already written."""
     rest = (
         "virt-handler cannot start its guest"
         if phases.phase_of(vm) == phases.SCHEDULED
@@ -369,7 +369,7 @@ def is_news_of_disks(vm: Object, status: Object) -> bool:
 
 
 def waiting(vm: Object, reason: str, message: str, now: datetime) -> Object:
-    """Return the status while the start waits for a disk: DisksReady False for this reason, and Ready False."""
+    """Return the status while the start waits for a disk: DisksReady False for this reason, Ready False; Scheduled if still Unknown."""
     old = vm.get("status") or {}
     stamp = times.to_rfc3339(now)
     status = phases.enter(old, phases.SCHEDULED, now) if phases.phase_of(vm) == phases.UNKNOWN else dict(old)

@@ -46,7 +46,7 @@ Step = AttachDisk | DetachDisk | AttachCard | DetachCard
 
 
 def missing(vm: Mapping[str, Any], launcher: messages.Status) -> tuple[Step, ...]:
-    """Return the steps that detach removed devices and attach missing ones, those of disks first."""
+    """Return the steps that detach removed devices and attach missing ones, those of disks first; none without a domain."""
     return (*_of_disks(vm, launcher.domain), *_of_cards(vm, launcher.domain)) if launcher.domain is not None else ()
 
 

@@ -46,7 +46,7 @@ def of(*paths: Steps) -> Fields:
 
 
 def parse(raw: Any) -> Fields:  # noqa: ANN401 - a client's JSON
-    """Return the canonical set in ``fieldsV1``, without steps of unknown kinds.
+    """Return the canonical set in ``fieldsV1``, without steps of unknown kinds; empty for None.
 
     Raises:
         ElementError: it is invalid.

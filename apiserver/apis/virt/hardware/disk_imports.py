@@ -23,7 +23,7 @@ Object = Mapping[str, Any]
 
 
 def of(disk: Object) -> Object | None:
-    """Return ``source.import`` of a disk, or None."""
+    """Return ``source.import`` of a disk on a claim; None without it, and for disks of other types."""
     found = (disk.get("source") or {}).get("import") if disk.get("type", CLAIM) == CLAIM else None
     return found or None
 
