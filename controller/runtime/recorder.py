@@ -60,7 +60,7 @@ class CreateEvent:
 
 @dataclass(frozen=True, slots=True)
 class PatchEvent:
-    """Set the count of a written Event."""
+    """Set count and message of a written Event."""
 
     name: str
     count: int

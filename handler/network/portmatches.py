@@ -29,7 +29,7 @@ def kept_from_guest(ports: Sequence[Port] | None, client_port: int) -> str:
 
 
 def forwarding(ports: Sequence[Port] | None) -> str:
-    """Return the nft chain that forwards only traffic to the ports; empty if ``ports`` is None."""
+    """Return the nft chain that drops what comes in for other ports than :func:`translating` sent to the guest; empty for None."""
     return "" if ports is None else _OTHER_PORTS
 
 

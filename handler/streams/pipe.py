@@ -81,7 +81,7 @@ async def output(socket: web.WebSocketResponse, reader: asyncio.StreamReader, wr
 async def connection(
     socket: web.WebSocketResponse, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, has_left: HasLeft
 ) -> Close | None:
-    """Copy as :func:`run` for a TCP connection, until the guest left its pod; an empty message ends the client's direction."""
+    """Copy as :func:`run` for a TCP connection, at most until the guest left its pod. An empty message ends the client's direction."""
     copies = _to_socket(socket, reader, writer, None, CLOSED), _to_guest(socket, writer, None, ends_by_empty=True)
     return await _until_ended(*copies, _watch(has_left))
 

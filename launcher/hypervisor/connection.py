@@ -399,7 +399,7 @@ class LibvirtHypervisor:
         return await self._with_guest(doing, name, lambda domain: _detached(domain, conversion.disk_of, target))
 
     async def change_medium(self, name: str, target: str, disk: str) -> bool:
-        """Give a drive the medium of ``disk`` (XML), or none, unless it has that; return False if the guest locks the tray.
+        """Give a drive the medium in ``disk`` (a drive's XML, perhaps without one), unless it has that. False: the guest locks the tray.
 
         Raises OperationInvalid without that drive.
         """

@@ -25,7 +25,7 @@ _AT_ONCE: Final = 32
 
 
 class TokenCounts:
-    """Metrics: lookups, cached (``hit``) or reviewed (``miss``), by outcome."""
+    """Metrics of token lookups, cached (``hit``) or reviewed (``miss``), and of TokenReviews by outcome."""
 
     def __init__(self) -> None:
         name = "authentication_token_cache_"

@@ -115,7 +115,7 @@ class History:
         return Replay(self, watch, prefix, after, predicate, key)
 
     def open(self, prefix: str, after: int) -> AbstractAsyncContextManager[AsyncIterator[Batch]]:
-        """Return a context manager with an iterator over storage's batches after ``after``."""
+        """Return a context manager with an iterator over storage's batches of keys with ``prefix``, after revision ``after``."""
         return self._storage.watch(prefix, after=after)
 
     async def hasten(self) -> None:

@@ -197,7 +197,7 @@ def conflict(resource: Resource, name: str, why: str) -> Conflict:
 
 
 def unlocked(resource: Resource, name: str) -> Invalid:
-    """Return the error of an update without ``resourceVersion``; as in Go, its kind is the resource."""
+    """Return the error of an update without ``resourceVersion``; as in Go, it names the resource, such as virtualmachines, as kind."""
     body = "Invalid value: 0: must be specified for an update"
     cause = Cause("FieldValueInvalid", body, "metadata.resourceVersion")
     return Invalid(

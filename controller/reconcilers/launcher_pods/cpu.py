@@ -82,7 +82,7 @@ def _labels_of_xml(vm: Object) -> tuple[NodeLabel, ...]:
 
 
 def _in_xml(vm: Object) -> reading.CPU | None:
-    """Return the model and features in the XML's ``<cpu>``; None if the guest is emulated or the XML malformed."""
+    """Return the model and features in ``<cpu>`` of ``domainXML``; None if the guest is emulated, or the XML missing or malformed."""
     try:
         found = reading.read(str(running.spec_of(vm).get("domainXML")))
     except parsing.Malformed:
@@ -138,6 +138,6 @@ def _is_the_nodes(vm: Object, chosen: Chosen | None) -> bool:
 
 
 def of_source(labels: Mapping[str, str]) -> dict[str, str]:
-    """Return the labels of a node that describe its CPU. A guest with that CPU needs them all on its next node."""
+    """Return the labels of a node that describe its CPU, at most ``MAX_LABELS``. A guest with it needs them all on its next node."""
     found = sorted(each for each in labels if each.startswith((names.HOST_MODEL_LABELS, names.CPU_FEATURE_LABELS)))
     return {key: labels[key] for key in found[:MAX_LABELS]}

@@ -73,7 +73,7 @@ def is_to_note_node(migration: Object, target: Object | None, limits: MigrationL
 
 
 def begin_left(migration: Object, now: datetime) -> float | None:
-    """Return how many more seconds a migration has to leave ``TargetReady``, counted from ``PreparingTarget``; None before that."""
+    """Return how many more seconds a migration has to leave ``TargetReady``, counted from ``PreparingTarget``; None before that phase."""
     since = _since(migration)
     return None if since is None else PREPARE_SECONDS + BEGIN_SECONDS - ago(since, now)
 

@@ -74,7 +74,7 @@ class Over:
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """Containers of the pod may run; ``seconds`` until the next look, if known (:func:`seconds_to_next_look`)."""
+    """Containers of the pod may run. ``until`` is what will show it; ``seconds``: until the next look, if known."""
 
     until: Decider
     seconds: float | None = None

@@ -31,7 +31,7 @@ def available_from(vm: Object, min_ready_seconds: int) -> datetime | None:
 
 
 def is_off_as_specified(vm: Object) -> bool:
-    """Return whether the machine is off because its ``runStrategy`` says so: it has no Ready."""
+    """Return whether the machine is off because its ``runStrategy`` says so: it is Stopped, without a condition Ready."""
     return phases.phase_of(vm) == phases.STOPPED and condition(_conditions_of(vm), conditions.READY) is None
 
 

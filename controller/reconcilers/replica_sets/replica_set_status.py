@@ -69,7 +69,7 @@ def _back_off(plan: Plan) -> Failure | None:
 
 
 def _lack(replica_set: Object, plan: Plan, now: datetime) -> Failure | None:
-    """Return a failure with what the set waits for; None once all replicas are available or off.
+    """Return a failure with what the set waits for; None once all replicas are available or off, and a rolling update is complete.
 
     With random names, machines are only off by their run strategy; a stopped one delays the set.
     """

@@ -32,7 +32,7 @@ class Endings:
         self._newest: dict[NamespacedName, _Newest] = {}
 
     def rested(self, vm: Object, now: datetime) -> float:
-        """Return the seconds since the newest attempt ended; 0 while it is in progress."""
+        """Return the seconds since this process saw the newest attempt end, or since an earlier ``endTime``; 0 while it is in progress."""
         known, number = self._newest.get(key_of(vm)), power.current_attempt(vm)
         is_new = known is None or (known.vm_uid, known.number) != (uid_of(vm), number)
         if known is None or is_new:

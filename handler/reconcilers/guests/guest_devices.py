@@ -14,7 +14,7 @@ from launcher.protocol import messages
 
 
 def listed(vm: Mapping[str, Any], devices: Iterable[messages.DeviceStatus]) -> list[Object]:
-    """Return the machine's devices among those that a launcher reports, each once, in the spec's order."""
+    """Return ``status.devices``: those reported devices that the machine has, each once, in the spec's order."""
     told = {(each.kind, each.name): each for each in devices}
     return [_device(told[each]) for each in _of_machine(vm) if each in told]
 

@@ -159,7 +159,10 @@ class MigrateTarget(migration_side.Side[side_plan.TargetAction]):
             self._emit(migration, "Warning", "MigrationTargetNotReady", message)
 
     async def _release(self, migration_uid: str, link: Link, paused: bool) -> None:  # noqa: FBT001 - as the listener calls it
-        """Resume the guest, unless a user ``paused`` it; only once the source's launcher reported that it left. Needs no API server."""
+        """Resume the guest here, unless a user ``paused`` it. Needs no API server.
+
+        Call it only after the source's launcher reported that the guest left.
+        """
         await migration_side.connection_of(link).call(messages.ReleaseMigration(migration_uid, paused))
 
     async def _take_over(self, migration: Object, link: Link) -> None:

@@ -46,7 +46,7 @@ def verdict_of(migration: Object, launcher: messages.Status, now: datetime, stal
     """Return what to do with a running migration: "abort" if it stalled or is over its limit, else "go on".
 
     With ``allowPause``, "pause" a running guest over the limit; "abort" over twice the limit. ``now`` is of the clock that wrote
-    ``Running``; ``can_pause``: virt-launcher can.
+    ``Running``; ``stalled_seconds``: since the last progress; ``can_pause``: virt-launcher can.
     """
     if stalled_seconds >= STALL_SECONDS:
         return "abort"

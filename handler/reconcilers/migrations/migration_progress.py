@@ -32,7 +32,7 @@ MAX_NUMBER: Final = (1 << 63) - 1
 
 @dataclass(frozen=True, slots=True)
 class Course:
-    """What :func:`plan` keeps of a migration's reports, first ``Course()``; without it, restarting costs an additional write."""
+    """What :func:`plan` keeps of a migration's reports; begin with ``Course()``, also after a restart, which costs an additional write."""
 
     tried: float | None = None
     """Start of the last write, in monotonic seconds."""

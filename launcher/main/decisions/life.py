@@ -158,7 +158,7 @@ def termination_message(ending: messages.Ending | None) -> str:
 
 
 def last_lines(data: bytes) -> tuple[str, ...]:
-    """Return the last lines of QEMU's log, without libvirt's lines about its start, made safe to display."""
+    """Return the last ``MAX_LOG_LINES`` lines of QEMU's log, cut and made safe to display, without libvirt's lines about its start."""
     text = without_users(data.decode(errors="replace"))
     lines = ["".join(character for character in line if character.isprintable())[:300] for line in text.splitlines()]
     return tuple(line for line in lines if line.strip() and not _ours(line))[-MAX_LOG_LINES:]

@@ -57,7 +57,7 @@ def _read(given: Mapping[str, Any]) -> Login:
 
 
 def _key(disk: str, found: Mapping[str, bytes]) -> Login:
-    """Return the login with a Ceph user's key, without the name, which is not secret."""
+    """Return the login with a Ceph user's key, without the name, which is not secret. Raises SourceUnusable for a wrong key."""
     (file,) = network_disks.KEYRING_KEYS.values()
     try:
         key = base64.b64decode(found.get(file, b"").strip(), validate=True)

@@ -115,7 +115,10 @@ class Migrations:
         await self._watch.look()
 
     async def abort(self, uid: str) -> None:
-        """Request the migration's end: in the source the domain stays if it has not left; a target stops waiting. Raises RequestRefused."""
+        """Request the migration's end: in the source the domain stays if it has not left; a target stops waiting.
+
+        Raises RequestRefused if this pod takes no part in the migration, or libvirt refuses.
+        """
         if not requests.is_to_abort(self._record.known, uid):
             self._record.take(known.withdrawn, uid, time.time())
             return

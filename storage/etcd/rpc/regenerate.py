@@ -40,7 +40,7 @@ SOURCES = {
 
 
 def protocol(module: Path) -> str:
-    """Return one proto file with the messages of ``SOURCES``, in a package that clashes with no other stubs of etcd."""
+    """Return the text of one proto file with the messages of ``SOURCES``, in a package that clashes with no other stubs of etcd."""
     parts = ['syntax = "proto3";\npackage kubevirt.etcd;\n']
     for path, names in SOURCES.items():
         source = (module / path).read_text()

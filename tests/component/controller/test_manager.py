@@ -88,7 +88,7 @@ class HangingAPI(FakeAPI):
 
 
 class Busy:
-    """A part with as many open requests as its client allows."""
+    """A part with one request more than its client allows at once."""
 
     def __init__(self, client: Client) -> None:
         self._client = client

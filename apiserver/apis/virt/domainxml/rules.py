@@ -127,7 +127,7 @@ def _memory_backing(root: Node) -> Iterator[Problem]:
 
 
 def _firmware(root: Node) -> Iterator[Problem]:
-    """Yield violations of the rules for a UEFI ``<loader>``, as for ``firmware.bootloader.efi``."""
+    """Yield violations of the rules for a UEFI ``<loader>``, as for ``firmware.bootloader.efi``, and an ``<nvram>`` without it."""
     kind, nvram = firmware(root), root.find("os", "nvram")
     if kind == "bios":
         if nvram is not None:

@@ -79,7 +79,7 @@ def claim_of(disk: Mapping[str, Any]) -> str | None:
 
 
 def on_written_claims(domain: Domain) -> list[Object]:
-    """Return the disks that may be created blank: writable ones on a claim, not ephemeral, without import."""
+    """Return the disks that may be created blank: writable ones on a claim, not ephemeral, without import, no CD-ROM drives."""
     found = (each for each in defaulted(domain) if not (each["readOnly"] or is_drive(each) or is_overlaid(each)))
     return [each for each in found if claim_of(each) and disk_imports.of(each) is None]
 

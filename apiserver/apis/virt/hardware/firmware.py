@@ -25,5 +25,5 @@ def state_claim(domain: Domain) -> str:
 
 
 def state_directory(domain: Domain, uid: str) -> str:
-    """Return the machine's directory in the claim for firmware state: its specified UUID, else the object's ``uid``."""
+    """Return the name of the machine's directory in the claim for firmware state: its specified UUID, else the object's ``uid``."""
     return str(dig(domain, "firmware", "uuid") or uid).lower()

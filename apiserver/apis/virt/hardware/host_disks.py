@@ -20,7 +20,7 @@ def is_host(disk: Mapping[str, Any]) -> bool:
 
 
 def path_of(disk: Mapping[str, Any]) -> str:
-    """Return a disk's path on its node; "" for other disks."""
+    """Return a HostDisk's path on its node; "" for other disks."""
     return str((disk.get("source") or {}).get("path") or "") if is_host(disk) else ""
 
 

@@ -13,5 +13,5 @@ MODELS: Final = get_args(Model)
 
 
 def defaulted(domain: Domain) -> Object:
-    """Return ``devices.panic``, never None, with ``model``."""
+    """Return ``devices.panic`` with its default ``model``; if it is unset, only this."""
     return {"model": "isa", **(given.device(domain, "panic") or {})}

@@ -32,7 +32,10 @@ def is_to_choose(vm: Mapping[str, Any]) -> bool:
 
 
 def chosen(vm: Mapping[str, Any]) -> Chosen | None:
-    """Return the CPU that virt-controller chose for the newest attempt; None without one, or for the node's, such as ``host-model``."""
+    """Return the CPU that virt-controller chose for the newest attempt.
+
+    None without one, for the node's, such as ``host-model``, and if the spec has a model or ``domainXML``.
+    """
     model = dig_vm(vm, "status", "cpu", "model") or ""
     if not model or model in cpu.OF_THE_NODE or not is_to_choose(vm):
         return None
