@@ -43,7 +43,7 @@ class Settings:
 
 
 class Newest:
-    """Holds back a log's first output, until a pause, to print only its last ``lines``; None: holds nothing back."""
+    """Holds back a log's first output, until a pause or too much of it, to print only its last ``lines``; None: holds nothing back."""
 
     def __init__(self, lines: int | None) -> None:
         self._lines = lines

@@ -59,9 +59,9 @@ def joined(wanted: Wanted) -> list[str]:
 
 
 def served(bridge: str, mac: str, address: str) -> list[str]:
-    """Return ``ip`` commands with which virt-launcher receives requests on the bridge and reaches the guest, unless its address is empty.
+    """Return ``ip`` commands with which virt-launcher receives requests on the bridge.
 
-    The guest's neighbour entry is permanent.
+    Unless the guest's address is empty, virt-launcher also reaches it: by a route, and a permanent neighbour entry.
     """
     lines = [f"address replace {network.BRIDGED_SERVER}/32 dev {bridge}"]
     if address:

@@ -41,7 +41,7 @@ def positive(text: str) -> int:
 
 
 def duration(text: str) -> timedelta:
-    """Parse a Go duration (``1m30s``), perhaps negative, into a timedelta."""
+    """Parse a Go duration (``1m30s``), perhaps negative, into a timedelta. Raises ArgumentTypeError."""
     try:
         return times.parse_duration(text)
     except ValueError as error:

@@ -30,7 +30,7 @@ class Served:
         return self.store.strategy
 
     async def answer_one(self, context: RequestContext, item: Item, representation: Representation, *, code: int = 200) -> Response:
-        """Answer with one object in this representation."""
+        """Answer with one object in this representation. Raises BadRequest for a wrong ``includeObject``."""
         if not representation.transform:
             return await responses.answer(context, self.store.shown_bytes(item, b"\n"), code=code, media_type=representation.media_type)
         include = include_of(context.request.query.get("includeObject"))

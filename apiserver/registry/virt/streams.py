@@ -189,7 +189,7 @@ class HandlerStream(Connect):
 
     @property
     def segments(self) -> tuple[QueryParameter, ...]:
-        """Return the path parameters of ``portforward``."""
+        """Return the path parameters: those of ``portforward``; empty for other streams."""
         return SEGMENTS if self._stream == "portforward" else ()
 
     @property

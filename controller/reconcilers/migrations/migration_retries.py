@@ -109,6 +109,6 @@ def _left(target: Object, now: datetime) -> float:
 
 
 def is_to_delete(target: Object) -> bool:
-    """Return whether the pod is not being deleted, or with a grace period over ``GRACE_SECONDS``."""
+    """Return whether to delete the pod: its deletion has not begun, or has a grace period over ``GRACE_SECONDS``."""
     grace = dig(target, "metadata", "deletionGracePeriodSeconds")
     return not is_deleting(target) or (isinstance(grace, int) and grace > GRACE_SECONDS)

@@ -103,7 +103,7 @@ class Applier:
         return rest
 
     async def _end(self, vm: Object, action: guest_plan.EndAttempt) -> Result | None:
-        """Write the end of the attempt, once nothing writes to its disks."""
+        """Write the end of the attempt once nothing writes to its disks; until then, only return when to try again."""
         try:
             await self._filling.end(vm)
         except (StorageHangs, OSError) as error:
