@@ -67,7 +67,7 @@ Decision: TypeAlias = Nothing | Refuse | Seal
 
 
 def plan(watch: Watch, promise: Promise, fresh: frozenset[str], times: Times) -> Decision:
-    """Return what follows for an unsealed Lease with this promise."""
+    """Return what to do with an unsealed Lease with this promise: Nothing, Seal, or Refuse if too few of its voters are in ``fresh``."""
     if promise.withdrawn or watch.read_at - watch.unchanged_since < times.wait:
         return Nothing()
     if not guards.majority(fresh, promise.voters):

@@ -95,7 +95,7 @@ def pause_seconds(decision: power.Power) -> float:
 
 
 def last_words(vm: Object) -> str:
-    """Return how the newest attempt ended, in one line."""
+    """Return how the newest attempt ended, in one line; "no reason given" without a message."""
     return one_line(str(power.newest_attempt(vm).get("message") or "no reason given"), MAX_WORDS)
 
 

@@ -91,7 +91,7 @@ class Node(Protocol):
         ...
 
     async def forward(self, connection: Connection, addresses: Sequence[str]) -> None:
-        """Forward traffic of a pod that its guest has left to these addresses. Raises CommandFailed."""
+        """Forward to these addresses what arrives at a pod after its guest left it. Raises CommandFailed."""
         ...
 
 

@@ -24,7 +24,7 @@ KEPT_TPM = {"firmware": STATE, "devices": {"tpm": {"persistent": True}}}
 
 
 class Commands(Children):
-    """Creates swtpm_setup's files by the same rules, in one second."""
+    """Stands in for swtpm_setup: needs an empty directory, and creates the TPM's file there."""
 
     def __init__(self) -> None:
         super().__init__()
