@@ -61,7 +61,7 @@ def of_level(verb: str, answer: Object) -> Judge:
 def of_earlier_start(vm: Object, verb: str) -> Judge | None:
     """Return the Judge of a start that was requested before; None if ``verb`` cannot wait for it.
 
-    The machine should not be on, or is paused, or runs already, which is the goal of ``start`` only.
+    None: the machine should not be on, is paused, or runs already and ``verb`` is not ``start``.
     """
     decision = power.decide(vm)
     runs = phases.phase_of(vm) == phases.RUNNING and power.current_attempt(vm) == decision.attempt

@@ -37,5 +37,5 @@ def read(message: str) -> Image | None:
 
 
 def file_of(uid: str, image_id: str) -> str:
-    """Return the path of an image of the machine ``uid``, in its claim or on the node's disk."""
+    """Return the path of an image of the machine ``uid``, relative to its claim or to the images on the node's disk."""
     return f"{uid}/{image_id}"
