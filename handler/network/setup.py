@@ -293,7 +293,7 @@ def ours() -> Plugins:
 
 
 async def forward(launcher: Launcher, others: Sequence[str]) -> bool:
-    """Forward traffic of a pod that its guest has left to ``others``, the new pod's addresses, if possible; return whether it is.
+    """Forward what arrives at a pod after its guest left it to ``others``, the new pod's addresses, if possible; return whether it is.
 
     Idempotent. Raises CommandFailed.
     """

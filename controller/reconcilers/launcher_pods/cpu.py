@@ -72,7 +72,7 @@ def _labels(model_path: str, model: str, features: Sequence[tuple[str, str, str]
 
 
 def _labels_of_xml(vm: Object) -> tuple[NodeLabel, ...]:
-    """Return the labels that the XML requires. libvirt checks names that are not valid in labels."""
+    """Return the labels that the XML requires, except invalid ones: libvirt checks these names."""
     found = _in_xml(vm)
     if found is None:
         return ()

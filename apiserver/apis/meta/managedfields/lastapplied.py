@@ -41,7 +41,7 @@ def allowed(atom: Atom, api_version: str, live: Object) -> Fields:
 
 
 def follow(obj: Object, applied: Object) -> Object:
-    """Return the object with its last-applied annotation, if any, set to ``applied``; dropped if all annotations are too large."""
+    """Return the object with its last-applied annotation, if any, set to ``applied``; without it if all annotations become too large."""
     annotations = annotations_of(obj)
     if not annotations.get(ANNOTATION):
         return obj

@@ -66,7 +66,7 @@ def spec_of(vm: Mapping[str, Any]) -> Object:
 
 
 def domains_of(vm: Mapping[str, Any]) -> tuple[Domain, Domain]:
-    """Return (desired domain, running domain); if either is XML, both without devices."""
+    """Return (desired domain, running domain). If either is XML, both have only empty lists of disks and interfaces."""
     desired, runs = vm.get("spec") or {}, spec_of(vm)
     if desired.get("domainXML") or runs.get("domainXML"):
         return _NO_DEVICES, _NO_DEVICES
