@@ -40,7 +40,7 @@ TARGET_SOCKETS: Final[Mapping[Channel, str]] = MappingProxyType({**SOURCE_SOCKET
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """Header of a connection: migration and channel."""
+    """The header of a relay connection: its migration and channel."""
 
     migration_uid: str
     channel: Channel

@@ -245,7 +245,10 @@ class ManagedDomain:
             return statistics.encoded(await self._hypervisor.statistics(self._record.known.name))
 
     async def _domain_xml(self) -> str:
-        """Return libvirt's XML of an existing domain, else the XML passed to it; ``spec.domainXML`` stays as its author wrote it."""
+        """Return libvirt's XML of an existing domain, else the XML passed to it; ``spec.domainXML`` stays as its author wrote it.
+
+        Raises RequestRefused if there is none yet, or libvirt refuses.
+        """
         now = self._record.known
         given = requests.given_xml(now)
         if not requests.has_own_xml(now):

@@ -216,7 +216,7 @@ class Timeout(StatusError):
 
 
 class UnknownStatus(StatusError):
-    """A Status with a reason and code of no other class; ``code`` and ``reason`` are not the Status's."""
+    """An answer with a reason and code of no other class. It does not keep them: its own are 500 and ``Unknown``."""
 
 
 _BY_REASON: dict[str, type[StatusError]] = {

@@ -67,7 +67,7 @@ def subdomain_errors(name: str) -> list[str]:
 
 
 def qualified_name_errors(key: str) -> list[str]:
-    """Return errors in a label key, finalizer, or annotation key in lower case: ``[prefix/]name``."""
+    """Return errors in a label key, a finalizer, or a lowercased annotation key: ``[prefix/]name``."""
     parts = key.split("/")
     if len(parts) > 2:
         rule = f"a valid label key {_KEY_RULE} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"

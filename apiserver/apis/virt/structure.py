@@ -81,7 +81,7 @@ def has_sound_domain(vm: Any) -> bool:  # noqa: ANN401  # as above
 
 
 def of_migration(migration: Any) -> tuple[str, ...]:  # noqa: ANN401  # as above
-    """Return a Migration's faults as sentences."""
+    """Return a Migration's faults as sentences; empty if valid."""
     return sentences(MIGRATION(migration))
 
 

@@ -51,7 +51,7 @@ class Witness(enum.Enum):
 
 
 class Decider(enum.Enum):
-    """What will show whether containers of a pod still run. TIME: the end of its kubelet's time."""
+    """What will show whether containers of a pod still run. TIME: the pod is gone, and its kubelet still has time to end them."""
 
     NODE = "node"
     """The node reports again, or a person says that it is off. No time decides."""

@@ -211,7 +211,7 @@ def agent_answered(known: Known, agent: messages.AgentStatus, interfaces: tuple[
 
 
 def servers_silent(known: Known, names: tuple[str, ...]) -> Known:
-    """Return the state with the disks of unresponsive servers."""
+    """Return the state with ``names`` as all disks that have an unresponsive server."""
     return with_status(known, servers_silent=names)
 
 
