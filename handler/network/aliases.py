@@ -19,7 +19,7 @@ _MAX_BYTES: Final = 255
 
 
 def text(word: str, parts: Sequence[str], problem: str) -> str:
-    """Return an alias of a word and its parts. Raises Unsupported with the message ``problem`` if it would be too long."""
+    """Return a link's alias ``word,part,…``. Raises Unsupported with the message ``problem`` if it would be too long."""
     made = ",".join((word, *parts))
     if len(made) > _MAX_BYTES:
         raise Unsupported(problem)

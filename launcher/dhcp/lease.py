@@ -85,7 +85,7 @@ def hostname(name: str) -> str:
 def of_pod(mac: str, given: messages.Lease) -> Lease:
     """Return the lease of a guest with the pod's address, without MTU, host name and resolver.
 
-    A gateway outside of the address's network needs its own route first.
+    Routes without a gateway come first: a gateway outside of the address's network needs one.
     """
     own = ipaddress.IPv4Interface(given.address)
     router = next((each.gateway for each in given.routes if each.destination == "0.0.0.0/0"), "")

@@ -61,7 +61,7 @@ def parse_apply(raw: bytes) -> tuple[Object, tuple[str, ...]]:
 
 
 def _json_or_yaml(raw: bytes) -> bodies.Body:
-    """Decode YAML, or fifty times faster JSON, which kubectl sends."""
+    """Decode YAML, or fifty times faster JSON, which kubectl sends. Raises BadRequest."""
     if raw[:1] == b"{":
         try:
             return bodies.decode(raw, JSON)

@@ -22,7 +22,7 @@ def defaulted(domain: Domain) -> list[Object]:
 
 
 def claim_of(filesystem: Mapping[str, Any]) -> str | None:
-    """Return the name of a file system's claim in lower case; None for others."""
+    """Return the lowercased name of the claim of a file system with type Claim; None for other types."""
     return str((filesystem.get("source") or {}).get("name") or "").lower() if filesystem.get("type") == CLAIM else None
 
 
