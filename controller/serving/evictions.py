@@ -72,7 +72,7 @@ class Authenticator(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Denied:
-    """Refuses an eviction for now; the client retries."""
+    """Refuses an eviction for now (never ``allowed`` or ``final``); the client retries."""
 
     message: str
     allowed: bool = False

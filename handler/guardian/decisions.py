@@ -141,7 +141,7 @@ def attested(state: State, asked: float) -> State:
 
 
 def deadline(state: State, times: Times) -> float | None:
-    """Return when the node's guests end at the latest; None without a promise."""
+    """Return when the node's guests end at the latest, in seconds of CLOCK_BOOTTIME; None without a promise."""
     if state.confirmed is None:
         return None
     return max(state.confirmed, NEVER if state.attested is None else state.attested) + times.promise

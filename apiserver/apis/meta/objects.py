@@ -142,7 +142,7 @@ def new_condition(obj: Mapping[str, Any], type_: str, status: str, reason: str, 
 def with_condition(conditions: Iterable[Mapping[str, Any]] | None, new: Mapping[str, Any], *, now: str) -> list[Object]:
     """Return the list with ``new`` in place of the condition of its type, or appended.
 
-    ``lastTransitionTime`` becomes ``now`` (RFC 3339) if the status changes, or was unknown.
+    Its ``lastTransitionTime`` becomes ``now`` (RFC 3339) if the status changes, or if no earlier time is known; else the earlier time.
     """
     result: list[Object] = [dict(each) for each in conditions or ()]
     placed = dict(new)

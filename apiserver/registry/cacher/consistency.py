@@ -19,7 +19,7 @@ Version = tuple[str, int]
 
 
 def versions(items: Iterable[Item], undecodable: Iterable[Version]) -> Iterator[Version]:
-    """Yield (key, revision) of ``items``, which are sorted by key, and undecodable entries, sorted by key."""
+    """Yield (key, revision) of ``items`` and undecodable entries, sorted by key. ``items`` must be sorted already."""
     return heapq.merge(((item.key, item.revision) for item in items), sorted(undecodable))
 
 

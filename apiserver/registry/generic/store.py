@@ -216,7 +216,10 @@ class Store:
                 continue  # merge with it
 
     async def apply_scale(self, namespace: str, name: str, applied: Object, options: WriteOptions) -> Item:
-        """Merge an applied ``Scale`` and return the object; its manager then owns the replicas. Raises as :meth:`apply`."""
+        """Merge an applied ``Scale`` and return the object; its manager then owns the replicas.
+
+        Raises NotFound, BadRequest if the kind cannot be scaled, or as :meth:`apply`.
+        """
         scaling = self.strategy.scaling
         if scaling is None:
             raise BadRequest(f"{self.resource.plural} cannot be scaled")

@@ -59,7 +59,7 @@ def is_outdated(vm: Object, pod: Object | None) -> bool:
 
 
 def changed(vm: Object, number: int, changes: Mapping[str, str]) -> list[Object]:
-    """Return ``status.attempts`` with ``changes`` applied to the attempt of this number, which is added if missing."""
+    """Return the newest of ``status.attempts``, with ``changes`` applied to the attempt of this number, which is added if missing."""
     stored = _all(vm)
     if not any(int(each["number"]) == number for each in stored):
         stored = [*stored, {"number": number}]

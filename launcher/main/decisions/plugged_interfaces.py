@@ -15,7 +15,7 @@ from launcher.protocol import messages
 
 
 def machine_with(machine: messages.Machine, card: Mapping[str, Any], interface: messages.Interface) -> messages.Machine:
-    """Return the machine with this network card, in place of one of its name."""
+    """Return the machine with this network card as the last one, and without an earlier card of its name."""
     others = machine_without(machine, interface.name)
     domain = given.with_devices(machine.domain, "interfaces", [*hardware.defaulted(others.domain), dict(card)])
     return dataclasses.replace(machine, domain=domain, interfaces=(*others.interfaces, interface))

@@ -38,7 +38,7 @@ class Making:
 
     @contextlib.asynccontextmanager
     async def until_abandoned(self) -> AsyncIterator[None]:
-        """Run the block until ``abandon`` is called; then destroy its domain, end the run and raise RequestRefused."""
+        """Run the block; if ``abandon`` is called, end it, destroy its domain, end the run and raise RequestRefused."""
         limit = self._limit = asyncio.timeout(None)
         self._record.take(known.making, begun=True)
         try:
