@@ -242,7 +242,7 @@ class Transactions:
         return condition, [Put(holder, codec.encode(self._strategy, self._strategy.without_lock(obj, lock[0])))]
 
     async def _clear(self, entry: Entry, *, is_needed: bool) -> bool:
-        """Return whether to try again: the holder gave the lock up, or a tentative holder changed at the same time."""
+        """Delete a lock that its holder gives up; return whether to try again: it is gone, or its tentative holder changed meanwhile."""
         if (given_up := await self._given_up(entry, is_needed=is_needed)) is None:
             return False
         conditions, writes = [Condition(entry.key, entry.mod_revision), given_up[0]], given_up[1]

@@ -45,7 +45,10 @@ def made(vm: Object, cause: str, metadata: Mapping[str, object], **spec: object)
 
 
 def adopt(migration: Object, vm: Object | None) -> tuple[Action, ...]:
-    """Return an AddOwner that makes the machine a Migration's first owner; empty if it is, after ``Scheduling``, or during a deletion."""
+    """Return an AddOwner that makes the machine a Migration's first owner.
+
+    Empty without ``vm``, if it is the owner already, after phase ``Scheduling``, or during a deletion.
+    """
     if vm is None or is_deleting(vm) or is_deleting(migration) or phases.phase_of(migration) not in _EARLY:
         return ()
     if not uid_of(vm) or evictions.machine_of(migration).name != name_of(vm) or owner_uid(migration) == uid_of(vm):

@@ -56,7 +56,7 @@ def plugin(command: str) -> int:
 
 
 def ask(question: Document) -> Document:
-    """Return the daemon's answer to a command and request. Raises OSError without one."""
+    """Return the daemon's answer to a command and request. Raises OSError or ValueError without one."""
     with socket.socket(socket.AF_UNIX) as connection:
         connection.settimeout(PATIENCE_SECONDS)
         connection.connect(CONTROL)

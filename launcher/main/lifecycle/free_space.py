@@ -61,7 +61,7 @@ class FreeSpace:
         self._tracked = Tracked()
 
     async def run(self) -> None:
-        """Check the disks' free space repeatedly until cancelled."""
+        """Call :meth:`look` repeatedly until cancelled."""
         while True:
             await asyncio.sleep(self._times.space_look)
             await self.look()

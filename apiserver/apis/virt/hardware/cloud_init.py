@@ -83,5 +83,5 @@ def reference(source: Mapping[str, Any], datum: str) -> tuple[str, str] | None:
 
 
 def default_key(datum: str) -> str:
-    """Return a datum's default key in a Secret: ``userdata``."""
+    """Return a datum's default key in a Secret: ``userdata`` for ``userData``."""
     return datum.lower()
