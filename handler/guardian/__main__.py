@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import logging
 import signal
 import sys
@@ -26,6 +27,16 @@ logger = logging.getLogger("guardian")
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
+def connection(name: str, config: Config, limit: float) -> Client:
+    """Return a client without retries: a refusal then says of the only request that it is not carried out."""
+    return Client(config, user_agent=f"virt-guardian/{name}", timeout_seconds=limit, max_retries=0)
+
+
+def promised_pods(given: options.Options, deadline: DeadlineFile) -> set[str]:
+    """Return the uids of pods with processes of guests that also end without the guardian, by the file."""
+    return {each.pod_uid for each in processes.guests(given.proc)} & deadline.holders() if given.has_guests else set()
+
+
 async def run(given: options.Options, config: Config, boot: str) -> None:
     """Run the guardian until SIGTERM or SIGINT; then it takes its promise back if the API server answers. ``boot``: the node's boot ID."""
     identity = await keys.self_signed(attesting.SERVER_NAME)
@@ -33,13 +44,8 @@ async def run(given: options.Options, config: Config, boot: str) -> None:
     with contextlib.closing(DeadlineFile(given.directory / given.name, boot)) as deadline:
         address = f"{given.pod_ip}:{given.port}"
         settings = Settings(given.name, given.namespace, given.voters, boot, address, identity.certificate.decode())
-        agent, limit = f"virt-guardian/{given.name}", settings.times.request
-        # without retries: a refusal then says of the only request that it is not carried out
-        async with Client(config, user_agent=agent, timeout_seconds=limit, max_retries=0) as client:
-
-            def pods() -> set[str]:
-                return {each.pod_uid for each in processes.guests(given.proc)} & deadline.holders() if given.has_guests else set()
-
+        async with connection(given.name, config, settings.times.request) as client:
+            pods = functools.partial(promised_pods, given, deadline)
             guardian = Guardian(client, settings, killer, deadline, pods, SystemClock(), deadlines.elapsed)
             thread = threading.Thread(target=killer.run, name="killer", daemon=True)
             thread.start()
