@@ -356,5 +356,5 @@ def _connection(kubeconfig: Path) -> _Connection:
 
 @functools.cache
 def _connected(kubeconfig: Path, changed: int) -> _Connection:
-    del changed  # a rewritten kubeconfig
+    del changed
     return _Connection(Config.from_kubeconfig(kubeconfig))

@@ -36,7 +36,7 @@ def node(kubectl: Kubectl, system: Kubectl) -> Iterator[str]:
     etcd = system.json("get", "pod", "kubevirt-etcd-0")["spec"]["nodeName"]
     (name,) = (each.name for each in layout.NODES if each.name != etcd)
     chosen = {"kubernetes.io/hostname": name}
-    for start in range(0, GUESTS, 4):  # so that each boots within its timeout
+    for start in range(0, GUESTS, 4):
         some = NAMES[start : start + 4]
         kubectl.apply(*(a_small_one(each, nodeSelector=chosen) for each in some))
         kubectl("wait", "vm", *some, "--for=condition=Ready", "--timeout=300s", timeout=320)

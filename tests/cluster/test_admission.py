@@ -65,7 +65,7 @@ def test_a_webhook_of_the_cluster_denies_a_machine(kubectl: Kubectl, register: R
     )
     refusal = _refusal(kubectl, tiny_vm("later", runStrategy="Halted"))
     assert 'admission webhook "validating.example.test" denied the request: CREATE: machines need an owner' in refusal
-    assert refusal.startswith("Error from server: ")  # no brackets: the webhook gave no reason
+    assert refusal.startswith("Error from server: ")
     done = kubectl.try_run("delete", "vm", "before")
     assert (done.returncode, "DELETE: machines need an owner" in done.stderr) == (1, True)
     owned = tiny_vm("owned", runStrategy="Halted")

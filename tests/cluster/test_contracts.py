@@ -116,7 +116,7 @@ def refused(kubectl: Kubectl, node: str, words: str) -> None:
 
 def accepted(kubectl: Kubectl, node: str) -> None:
     kubectl.api.ready("vm", "named", timeout=120)
-    kubectl.api.verb("selecting", "restart")  # its pod avoids the node forever
+    kubectl.api.verb("selecting", "restart")
     made = kubectl.api.create(migration(MOVES, node=node))["metadata"]["name"]
     assert ended(kubectl, made)["status"]["phase"] == "Succeeded"
     kubectl.api.ready("vm", "selecting", timeout=120)

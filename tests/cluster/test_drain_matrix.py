@@ -53,7 +53,7 @@ def test_dry_run_and_external_evictions_move_no_guest(kubectl: Kubectl, testgues
     kubectl.api.create(tiny_vm("kept"))
     pod = kubectl.api.ready("vm", "kept", timeout=90)["status"]["podName"]
     eventually(lambda: "must move to another node first" in evicted(kubectl, pod, dry=True), timeout=60, what="the eviction is judged")
-    assert not migrations(kubectl, "kept")  # it would precede the answer
+    assert not migrations(kubectl, "kept")
 
     changed = [{"op": "replace", "path": "/webhooks/0/clientConfig/service/path", "value": f"/evictions/{secrets.token_hex(24)}"}]
     kubectl.api.patch("validatingwebhookconfigurations", "evictions.kubevirt.io", changed)

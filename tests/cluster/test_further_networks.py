@@ -144,7 +144,7 @@ def test_a_guest_keeps_its_place_on_the_network_when_it_moves(kubectl: Kubectl, 
     kubectl.api.until("migration", name, in_phase("Succeeded"), timeout=300, what="the move")
     assert kubectl.api.get("vm", "lan-other")["status"]["nodeName"] == NODE1
     assert of_lan(kubectl, "lan-other") == before
-    assert kubectl.api.get("vm", "lan-other")["status"]["podIP"] != address  # the first interface's stays
+    assert kubectl.api.get("vm", "lan-other")["status"]["podIP"] != address
     with console(kubectl, "lan-one") as client:
         client.type("\n")
         eventually(lambda: sees(client, OTHER), timeout=60, what="an answer of the guest that moved")

@@ -71,7 +71,7 @@ def answers(system: Kubectl, pod: str, token: str) -> bool:
 def test_metrics_are_told_to_who_may_read_them_alone(system: Kubectl, kubectl: Kubectl, reader: str, component: str) -> None:
     stranger = kubectl("create", "token", "default").strip()
     found = system.api.list("pods", label_selector=f"kubevirt.io={component}")
-    pods = [each for each in found if "deletionTimestamp" not in each["metadata"]]  # an earlier upgrade may replace some
+    pods = [each for each in found if "deletionTimestamp" not in each["metadata"]]
     assert pods
     for pod in (str(each["metadata"]["name"]) for each in pods):
         eventually(partial(answers, system, pod, reader), timeout=90, what=f"metrics of {component} in {pod}")

@@ -95,7 +95,7 @@ def test_each_node_has_its_own_key_and_daily_certificate(system: Kubectl) -> Non
         assert is_true("Ready")(pod)
         assert f"DNS:{node}.virt-handler" in openssl(system, node, "-ext", "subjectAltName")
         openssl(system, node, "-checkend", "3600")
-        with pytest.raises(AssertionError):  # it ends within two days
+        with pytest.raises(AssertionError):
             openssl(system, node, "-checkend", "172800")
         seen[node] = openssl(system, node, "-pubkey")
 

@@ -37,7 +37,7 @@ def delaying_shutdowns(system: Kubectl, node: layout.Node) -> Iterator[Logind]:
             system.api.ready("node", node.name, timeout=90)
             for each in ("daemonset/virt-handler", "deployment/virt-api", "deployment/virt-controller"):
                 system("rollout", "status", each, "--timeout=300s", timeout=310)
-            for namespace in (system.namespace, "kube-system"):  # other tests would count ended pods
+            for namespace in (system.namespace, "kube-system"):
                 for phase in ("Succeeded", "Failed"):
                     chosen = f"--field-selector=spec.nodeName={node.name},status.phase={phase}"
                     system.within(namespace)("delete", "pods", chosen, "--ignore-not-found", timeout=120)

@@ -225,7 +225,7 @@ def test_virt_controller_creates_and_deletes_launcher_pods_only(kubectl: Kubectl
     account = f"--as=system:serviceaccount:{release.NAMESPACE}:virt-controller"
     vm = tiny_vm("nobody") | {"metadata": {"name": "nobody", "uid": "6b0a1c1e-0000-4000-8000-000000000009"}}
     pod = stranger("virt-launcher-nobody-aaaaa", vm, owned=True)
-    pod["spec"] |= {"automountServiceAccountToken": True}  # Pod Security allows it; only the policy does not
+    pod["spec"] |= {"automountServiceAccountToken": True}
 
     refused = kubectl.try_run(account, "create", "-f", "-", stdin=json.dumps(pod))
 

@@ -13,7 +13,7 @@ SLIDES = ROOT / "examples" / "slides"
 
 def test_machine_of_the_slides_boots_and_moves_as_shown(kubectl: Kubectl) -> None:
     kubectl("apply", "-f", str(SLIDES / "volume.yaml"))
-    kubectl.api.patch("node", "node1", {"metadata": {"labels": {"cpu": None}}})  # so the VM starts on node2
+    kubectl.api.patch("node", "node1", {"metadata": {"labels": {"cpu": None}}})
     try:
         kubectl("apply", "-f", str(SLIDES / "virtualmachine.yaml"))
         status = kubectl.api.ready("vm", "testvm", timeout=120)["status"]

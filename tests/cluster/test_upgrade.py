@@ -79,7 +79,7 @@ def guests(kubectl: Kubectl, before: str) -> dict[str, int]:
         kubectl.api.ready("vm", name, timeout=180)
     with console(kubectl, SERVED) as guest:
         guest.expect("GUEST-READY", timeout=120)
-        serve(guest, client.WORD, "10.0.2.2")  # the previous virt-launcher has no IPv6
+        serve(guest, client.WORD, "10.0.2.2")
         guest.type(COUNTER)
         guest.expect(r"tick 1\b", timeout=60)
     kubectl.api.apply(a_service(SERVED, SERVED))

@@ -105,7 +105,7 @@ async def test_a_returned_node_ends_listed_guests_and_is_unsealed(world: World) 
     side = world.sides["a"]
     side.link.up = False
     await world.pass_time(70, until=lambda: world.sealed_at is not None)
-    side.pods.add("00000000-0000-4000-8000-00000000000b")  # unlisted; the node has no promise for it
+    side.pods.add("00000000-0000-4000-8000-00000000000b")
     side.link.up = True
     await world.pass_time(1)
     assert side.pods == set()

@@ -505,7 +505,7 @@ async def test_each_viewer_connection_has_its_own_websocket(server: FakeStreams,
             await until(lambda: not server.open)
         task.cancel()
     assert server.typed == b"helloagain"
-    assert capsys.readouterr().err == 'Warning: virtual machine "testvm" is paused\n'  # the second websocket came after that
+    assert capsys.readouterr().err == 'Warning: virtual machine "testvm" is paused\n'
 
 
 @pytest.mark.parametrize("kind", displays.DISPLAYS)

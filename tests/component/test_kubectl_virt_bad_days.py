@@ -242,7 +242,7 @@ async def test_start_of_a_connection_is_compared_briefly(server: FakeStreams, wa
     async with attached(way, replay=0.05, session=Counted) as (one, _):
         await until(lambda: one.read() == server.scrollback)
         seen = server.scrollback
-        server.scrollback = b"the first line of the boot\r\n"  # of another pod: it could become equal to the printed text
+        server.scrollback = b"the first line of the boot\r\n"
         server.cut()
         await until(lambda: one.read() == seen + server.scrollback)
         assert isinstance(one.session, Counted)
@@ -355,7 +355,7 @@ async def test_failure_exits_1_though_unreadable(server: FakeStreams, url: str, 
 async def test_everything_is_written_to_a_reader_that_is_slow(blocking: bool) -> None:
     far, near = os.pipe()
     os.set_blocking(near, blocking)
-    content = bytes(range(256)) * 2048  # eight times a pipe's capacity
+    content = bytes(range(256)) * 2048
     found = bytearray()
 
     async def read_slowly() -> None:

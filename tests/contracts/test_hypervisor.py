@@ -250,7 +250,7 @@ async def test_reset_keeps_the_processor_state_and_is_no_reboot(hypervisor: Hype
     for call, state in ((hypervisor.suspend, State.PAUSED), (hypervisor.resume, State.RUNNING)):
         await call(NAME)
         await hypervisor.reset(NAME)
-        await asyncio.sleep(0.3)  # the event comes later
+        await asyncio.sleep(0.3)
         domain = await hypervisor.observe(NAME)
         assert domain is not None
         assert (domain.state, domain.reboots) == (state, 0)

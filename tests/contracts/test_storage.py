@@ -307,7 +307,7 @@ async def test_6_all_changes_of_a_revision_come_in_one_batch(store: Storage) -> 
 async def test_6_revision_larger_than_a_message_is_one_batch(store: Storage) -> None:
     large = bytes(20_000)
     before = await store.commit([], [Put(f"p/{number:02}", large) for number in range(70)])
-    revision = await store.commit([], [Put(f"p/{number:02}", large[1:]) for number in range(70)])  # with previous values: 2.8 MB
+    revision = await store.commit([], [Put(f"p/{number:02}", large[1:]) for number in range(70)])
     async with store.watch("p/", after=before) as batches:
         found = [batch for batch in await collect(batches, revision) if batch.changes]
     assert [(batch.revision, len(batch.changes)) for batch in found] == [(revision, 70)]

@@ -153,7 +153,7 @@ def heal() -> None:
     for node in layout.NODES:
         progress.run(["bridge", "link", "set", "dev", node.link, "isolated", "off", "state", "forwarding"])
         if "syncFrequency" not in (node.directory / "kubelet.json").read_text():
-            _end_kubelet(node.name)  # older than the test bed's syncFrequency
+            _end_kubelet(node.name)
         _start_kubelet(node)
 
 

@@ -111,7 +111,7 @@ class Values:
             known = {shape.step_to(each) for each in value if self._is_item(shape, each)}
             item = self.item(shape, depth)
             if item is not None and (self.random.random() < 0.05 or shape.step_to(item) not in known):
-                value.insert(self.random.randint(0, len(value)), item)  # sometimes a duplicate
+                value.insert(self.random.randint(0, len(value)), item)
         else:
             value.insert(self.random.randint(0, len(value)), self.of(shape.element, depth - 1))
         return value

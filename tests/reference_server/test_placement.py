@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 DRY_RUN: Final = "/api/v1/namespaces/default/pods?dryRun=All"
 _TWICE: Final = re.compile(r"topologySpreadConstraints\[0\]\.\{topologyKey, whenUnsatisfiable\}")
 _MISNAMED: Final = (
-    (_TWICE, "topologySpreadConstraints[1]"),  # ours names the later one
+    (_TWICE, "topologySpreadConstraints[1]"),
     (re.compile(r"\.namespace$"), ".namespaces[1]"),
     (re.compile(r"(Execution\[0\](?:\.podAffinityTerm)?|topologySpreadConstraints\[0\])\[(\d)\]$"), r"\1.matchLabelKeys[\2]"),
 )
@@ -55,7 +55,7 @@ def test_placement_is_refused_as_by_kube_apiserver(cluster: Environment) -> None
     differing = []
     for spec, _ in CASES:
         if "priorityClassName" in spec:
-            continue  # an admission plug-in answers first, about the missing class
+            continue
         wrong = {each.path for each in placement.validate(spec, Path())}
         said = theirs(cluster, spec)
         if wrong != said:

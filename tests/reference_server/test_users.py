@@ -124,7 +124,7 @@ def test_a_user_is_let_do_and_refused_the_same_in_the_same_words(both: Both, use
     for step in STEPS:
         reference, ours = both.ask(step, user)
         codes.add(reference.code)
-        refused = reference.code == http.client.FORBIDDEN  # equal, whatever differs for allowed users
+        refused = reference.code == http.client.FORBIDDEN
         found += [f"{step.method} {step.path}: {wrong}" for wrong in judge(replace(step, differs="") if refused else step, reference, ours)]
     for step in CODES:
         reference, ours = both.ask(step, user)

@@ -121,7 +121,7 @@ def _prepare_the_others() -> None:
 def _create_machine(*, own: bool) -> None:
     volume = (_EXAMPLES / "volume.yaml").read_text()
     if not own:
-        volume = volume.replace("  storageClassName: shared\n", "")  # the user's default class
+        volume = volume.replace("  storageClassName: shared\n", "")
     kubectl.apply(volume)
     kubectl.run("wait", "--for=condition=Complete", "job/fill-myvolumeclaim", "--timeout=120s")
     kubectl.run("apply", "--filename", str(_EXAMPLES / "virtualmachine.yaml"))

@@ -31,7 +31,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         code, answer = known.ask("PUT", f"{QUOTAS}/q/status", QUOTA, user="")
         assert code == http.client.OK, answer
         deadline = time.monotonic() + 60
-        while write(known, changed(hard={**HARD, MACHINES: "9"}))[0] != http.client.FORBIDDEN:  # until kube-apiserver has the policy
+        while write(known, changed(hard={**HARD, MACHINES: "9"}))[0] != http.client.FORBIDDEN:
             assert time.monotonic() < deadline
             known.ask("PUT", f"{QUOTAS}/q/status", QUOTA, user="")
             time.sleep(0.2)

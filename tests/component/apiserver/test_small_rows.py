@@ -42,7 +42,7 @@ async def test_cre_10_duplicate_owners_are_merged_with_a_warning(api: Api) -> No
     assert [each["uid"] for each in answer.json["metadata"]["ownerReferences"]] == ["1", "2"]
     (warning,) = answer.headers.getall("Warning")
     assert "duplicate entries" in warning
-    assert warning.endswith('observed: 1"') or "observed" not in warning  # cut at 256 characters
+    assert warning.endswith('observed: 1"') or "observed" not in warning
 
 
 async def test_del_03_and_07_waiting_deletes_are_202_bad_options_422(api: Api) -> None:

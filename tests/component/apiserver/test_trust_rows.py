@@ -62,7 +62,7 @@ async def test_agg_04_new_certificates_and_authorities_need_no_restart(pki: Pki,
                 async with session.get(f"{api.url}/apis") as answer:
                     return answer.status
             except aiohttp.ClientError:
-                return 0  # Python's TLS rejects an unknown certificate in the handshake
+                return 0
 
     async with (
         running.running(quick, lambda _: Kinds((WidgetStrategy(),)), MemoryStorage()) as (host, port),

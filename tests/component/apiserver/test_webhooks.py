@@ -303,7 +303,7 @@ async def test_webhooks_result_must_match_the_version_it_was_shown(world: World)
         assert (answer.code, answer.json["reason"]) == (500, "InternalError")
         assert "admission changed an object of example.test/v1beta1 into an invalid one: spec.extent" in answer.json["message"]
         operations[:] = [{"op": "add", "path": "/spec/size", "value": 9}, {"op": "add", "path": "/spec/extent", "value": 2}]
-        assert (await api.make(widget(color="green")))["spec"] == {"size": 2, "color": "green"}  # v1beta1 has no size
+        assert (await api.make(widget(color="green")))["spec"] == {"size": 2, "color": "green"}
         operations[:] = [{"op": "replace", "path": "/spec/replicas", "value": 5}]
         assert (await api.patch("w1/scale", {"spec": {"replicas": 4}})).json["spec"] == {"replicas": 5}
         (*_, request) = world.hooks["m"].requests

@@ -678,7 +678,7 @@ async def test_migration_creates_a_target_pod_and_deletes_the_source(api: FakeAP
     assert cluster.phase() == "Running"
     await cluster.until(lambda: "Migrated" in cluster.events(), "event")
 
-    asked = len(api.requests)  # finished Migrations are not read again
+    asked = len(api.requests)
     for address in ("10.0.0.1", "10.0.0.2", "10.0.0.3"):
         moved["podIP"] = address
         await api.edit(VMS, "ns", "testvm", lambda obj: obj["status"].update(moved))

@@ -25,7 +25,7 @@ PROMPT_SECONDS = 5.0
 async def cluster() -> AsyncIterator[Cluster]:
     api = FakeAPI()
     async with working(api, "--no-leader-elect"):
-        api.judge = None  # virt-api would refuse them
+        api.judge = None
         yield Cluster(api)
 
 
@@ -42,7 +42,6 @@ async def attack(cluster: Cluster, collection: str, cases: Sequence[Case]) -> No
         obj = {**case.object, "metadata": {**case.object["metadata"], "name": f"{prefix}-{number}"}}
         stored = await cluster.api.put(collection, obj)
         judge = structure.of_virtual_machine if case.kind == "VirtualMachine" else structure.of_migration
-        # virt-controller drops these annotations.
         placed.append((name_of(stored), case, bool(judge(trimming.trim_object(copy.deepcopy(stored))))))
     await healthy_machines_start(cluster, f"healthy-{prefix}")
 

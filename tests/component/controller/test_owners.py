@@ -319,7 +319,6 @@ async def test_virt_handler_ends_the_wait_and_a_dead_node_needs_none(api: FakeAP
 
     def ended(obj: Pod) -> None:
         obj["status"]["phase"] = "Stopped"
-        # The guest had run, so its unrequested end causes no pause.
         obj["status"]["attempts"][0] |= {"endTime": "2026-01-01T00:20:00Z", "result": "Stopped"}
 
     await api.edit(VMS, "ns", "testvm", ended)

@@ -83,7 +83,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}
         known.ask("POST", "/api/v1/namespaces/default/serviceaccounts", account, user="")
         deadline = time.monotonic() + 60
-        while known.create(changed(CREATIONS["hostPID"]))[0] != http.client.FORBIDDEN:  # until kube-apiserver has the policy
+        while known.create(changed(CREATIONS["hostPID"]))[0] != http.client.FORBIDDEN:
             known.clear()
             assert time.monotonic() < deadline
             time.sleep(0.2)

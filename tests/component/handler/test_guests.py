@@ -415,7 +415,7 @@ async def test_operation_of_an_ending_guest_gets_its_result_at_the_end(world: Wo
     async with world.handler():
         await eventually(lambda: phase_is(world, "Running"))
     await ask(world, an_operation("a", 1))
-    if told:  # carried out for a virt-handler that was killed before its write
+    if told:
         launcher.change(operations=(messages.OperationStatus("a", 1, "succeeded"),))
     launcher.end("shutdown")
     async with world.handler():

@@ -128,7 +128,7 @@ def most_changes(world: World, began: float) -> float:
 
 async def test_card_that_vanishes_again_and_again_is_set_up_rarely(world: World) -> None:
     """A guest can eject its card at will, and each attachment runs programs of the host."""
-    world.link_limits = replace(world.link_limits, changes_per_second=1000.0)  # only the attachments are limited here
+    world.link_limits = replace(world.link_limits, changes_per_second=1000.0)
     await world.vm()
     launcher = await world.launcher("pod-1")
     async with world.handler() as handler:

@@ -121,7 +121,7 @@ async def test_the_last_figures_of_one_that_failed_stay(scene: Scene, state: mes
 
 
 async def test_endless_figures_cause_few_writes(scene: Scene) -> None:
-    scene.world.link_limits = replace(scene.world.link_limits, changes_per_second=1000.0)  # only the writes are limited here
+    scene.world.link_limits = replace(scene.world.link_limits, changes_per_second=1000.0)
     async with AsyncExitStack() as stack:
         await under_way(stack, scene)
         began = time.monotonic()

@@ -649,7 +649,7 @@ async def test_unready_target_is_reported_until_it_is_ready(scene: Scene) -> Non
 
 
 async def test_changing_target_errors_cause_few_writes(scene: Scene) -> None:
-    scene.world.link_limits = replace(scene.world.link_limits, changes_per_second=1000.0)  # only the writes are limited here
+    scene.world.link_limits = replace(scene.world.link_limits, changes_per_second=1000.0)
     refusals = 0
 
     def refuse(request: messages.Request) -> tuple[messages.RefusalReason, str] | None:
@@ -679,7 +679,7 @@ async def test_changing_target_errors_cause_few_writes(scene: Scene) -> None:
 
 async def test_target_that_is_never_prepared_sets_cards_up_rarely(scene: Scene) -> None:
     """Otherwise each change of the launcher's status would run programs of the host."""
-    scene.world.link_limits = replace(scene.world.link_limits, changes_per_second=1000.0)  # only the cards are limited here
+    scene.world.link_limits = replace(scene.world.link_limits, changes_per_second=1000.0)
     limits = scene.world.limits
     scene.target.instead = lambda _: ("Failed", "an excuse")
 

@@ -279,7 +279,7 @@ def test_peer_that_takes_no_answers_is_disconnected(tmp_path: Path) -> None:
     one, other = socket.socketpair()
     with one, other:
         sides = shaken(authority, one, other)
-        sides[0].write(bytes(program.CHUNK_BYTES))  # the most it may have to send while it listens
+        sides[0].write(bytes(program.CHUNK_BYTES))
         sides[0].fill()
         sides[0].write(bytes(MIB))
         with pytest.raises(program.Ended, match="does not read answers"):

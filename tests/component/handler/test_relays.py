@@ -274,7 +274,7 @@ async def test_connections_of_a_migration_are_limited(scene: Scene) -> None:
         assert len(scene.seen) == copying.MAX_CONNECTIONS
         scene.incoming.expect("mig-2", Expected("target", "n", scene.release))
         assert await scene.dial(Header("mig-2", "data").encode()) == b"ping"
-        for channel in ("libvirt", "disks"):  # per channel: disk connections do not block libvirt's
+        for channel in ("libvirt", "disks"):
             assert await scene.dial(Header("mig-1", channel).encode()) == b"ping"
         opened[3].close()
         await eventually(lambda: len(scene.incoming._connections[Header("mig-1", "data")]) == copying.MAX_CONNECTIONS - 1)

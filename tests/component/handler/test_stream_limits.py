@@ -125,7 +125,7 @@ async def test_messages_for_a_stalled_guest_are_bounded_in_bytes(scene: Scene, m
         queue = served._reader
         assert queue is not None
         waiting = sum(len(each.data) + sys.getsizeof(each) for each, _ in queue._buffer)
-        assert 0 < waiting <= 640 << 10  # aiohttp's bound; virt-api sends at most 64 KiB more
+        assert 0 < waiting <= 640 << 10
         guest.transport.abort()
 
 

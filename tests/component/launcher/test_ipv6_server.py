@@ -135,7 +135,7 @@ async def test_nothing_waits_for_a_server_that_has_ended(world: World) -> None:
 
 
 async def test_a_tap_that_went_away_is_opened_again(world: World) -> None:
-    gone = socket.socket(socket.AF_INET, socket.SOCK_STREAM)  # like a deleted tap, readable, but every read fails
+    gone = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     gone.setblocking(False)
     failures = [OSError(errno.ENODEV, "No such device")] * 3
 

@@ -128,7 +128,7 @@ async def test_of_ipv6_the_guest_has_what_the_network_gives(world: World) -> Non
 
 
 async def test_pods_broadcasts_reach_the_guest_only(world: World) -> None:
-    world.tap.send(mine(arp(1, MAC, GIVEN, NEIGHBOUR), ARP))  # the bridge learns the guest's place
+    world.tap.send(mine(arp(1, MAC, GIVEN, NEIGHBOUR), ARP))
     with world.pod.inside(lambda: socket.socket(socket.AF_INET, socket.SOCK_DGRAM)) as server:
         server.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
         server.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, BRIDGE.encode())
@@ -176,7 +176,7 @@ async def test_a_guest_is_told_what_its_pod_has(pod: Pod, start: Start) -> None:
         assert not {"router", "dns", "search", "hostname"} & lan.keys()
         assert "1 packets received" in viewer.sh(f"ping -c 1 -W 20 {NEIGHBOUR}")
         assert viewer.sh("cat /sys/class/net/eth0/mtu /sys/class/net/eth1/mtu") == "1420\n1400"
-        for payload, answers in ((1372, 1), (1373, 0)):  # with 28 bytes of headers: the MTU, and one byte more
+        for payload, answers in ((1372, 1), (1373, 0)):
             whole = viewer.sh(f"ping -c 1 -W 20 -s {payload} -M do {NEIGHBOUR} 2>&1; true")
             assert (f"{answers} packets received" in whole) or "unrecognized" in whole or "invalid option" in whole
 

@@ -125,7 +125,7 @@ async def test_both_networks_exist_and_the_pod_keeps_its_address(world: World) -
     addresses = {name: [each["local"] for each in link["addr_info"]] for name, link in links.items()}
     assert POD in addresses["eth0"]
     assert addresses[LINK] == addresses[TAP] == []
-    assert addresses[BRIDGE] == [network.BRIDGED_SERVER]  # of virt-launcher's DHCP server
+    assert addresses[BRIDGE] == [network.BRIDGED_SERVER]
     assert [links[name]["mtu"] for name in (LINK, BRIDGE, TAP)] == [1400, 1400, 1400]
     assert MAC not in {link["address"] for link in links.values()}
 
@@ -169,7 +169,7 @@ async def test_a_frame_that_is_not_of_the_guest_goes_nowhere(world: World, frame
     world.tap.send(LEGAL)
     assert EVIL not in b"".join(world.lan.until(LAST))
     counters = run("ip", "netns", "exec", world.pod.name, "nft", "list", "counters", "table", "netdev", f"kubevirt_{TAP}")
-    at_the_tap, _, _ = counters.partition("counter to_pod")  # it also counts others' broadcasts
+    at_the_tap, _, _ = counters.partition("counter to_pod")
     assert at_the_tap.count("packets 3 ") == 1, counters
 
 
@@ -179,9 +179,9 @@ async def test_network_peers_reach_neither_the_pod_nor_beyond(world: World, send
     (bridge,) = (each["address"] for each in await namespaces.links(world.pod.launcher.network) if each["ifname"] == BRIDGE)
     source = MAC if sender == "guest" else OTHER
     sent = [
-        ethernet(source, IPV4, udp(GUEST, CALLER, EVIL), bridge),  # through the pod into the cluster
+        ethernet(source, IPV4, udp(GUEST, CALLER, EVIL), bridge),
         ethernet(source, IPV4, udp(GUEST, network.GUEST, EVIL), bridge),
-        ethernet(source, ARP, arp(1, source, GUEST, POD), frames.BROADCAST),  # who has the pod's address?
+        ethernet(source, ARP, arp(1, source, GUEST, POD), frames.BROADCAST),
     ]
     own = Tap(world.pod)
     wait_for(lambda: "bridge_slave state forwarding" in run("ip", "-n", world.pod.name, "-d", "link", "show", network.TAP), 30, "its cable")

@@ -132,7 +132,7 @@ async def test_flood_of_malformed_packets_is_harmless(world: World) -> None:
     assert int(counters.split("packets ")[1].split()[0]) > sent / 2
     with world.launcher.client() as client:
         assert client.status.ending is None
-    world.tap.drain(3)  # the guest pauses before a valid request
+    world.tap.drain(3)
     world.lease()
 
 

@@ -166,7 +166,7 @@ async def test_a_connection_to_the_pods_own_loopback_is_the_guests(world: World)
 
 def listening(port: int) -> Callable[[], socket.socket]:
     def make() -> socket.socket:
-        made = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)  # and IPv4
+        made = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
         made.bind(("::", port))
         made.setblocking(False)
         return made

@@ -202,7 +202,6 @@ async def test_a_guest_migrates_through_the_relays_of_two_nodes(world: World, po
         found = world.api.get(MIGS, "default", "m")["status"]
         assert found["phase"] == "Succeeded", found
         assert world.status()["podUID"] == target
-        # Another agent writes it than the migration's end, perhaps later.
         await eventually(lambda: world.status()["domain"]["state"] == "running")
         assert pods.running[target].qemu()
         assert await asyncio.to_thread(pods.running[source].wait) == 0

@@ -246,7 +246,7 @@ async def test_leftover_macvtap_of_another_pod_is_not_used(made: tuple[Pod, int]
         run("ip", "-n", pod.caller, "link", "add", "link", "lower", *like, "type", "macvtap", "mode", "bridge")
         if is_link(minor):
             break
-        run("ip", "-n", pod.caller, "link", "delete", TAP)  # a lower number was just freed
+        run("ip", "-n", pod.caller, "link", "delete", TAP)
     with pytest.raises(CommandFailed, match=f"has another device than {macvtap.driver()}:{minor}"):
         await setup.Networks().prepare(VM, "", pod.launcher)
     assert TAP not in {each["ifname"] for each in await namespaces.links(pod.launcher.network)}

@@ -141,7 +141,6 @@ async def test_passt_guest_has_the_pods_addresses_and_reconnects(start: Start) -
 def kill_passt(pod: Pod, launcher: Launcher, client: Client, viewer: Viewer) -> int:
     before = open_in_the_guest(viewer, 23)
     with connected(pod, 23):
-        # passt accepts it before the guest does.
         wait_for(lambda: open_in_the_guest(viewer, 23) > before or None, 60, "the connection in the guest")
         killed, ends = process(launcher), client.status.passt_ends
         os.kill(killed, signal.SIGKILL)
@@ -187,7 +186,7 @@ async def both(pod: Pod, start: Start) -> None:
         wait_for(lambda: refused_datagrams(viewer) == 3 or None, 60, "three datagrams, and no more")
 
         # It ends three times. Open connections in the guest stay so until the guest sends.
-        assert own_mebibytes(process(launcher)) < 32  # its share of the pod's memory without sockets
+        assert own_mebibytes(process(launcher)) < 32
         viewer.sh(f"(nc -ll -p 23 -e sh -c '{ECHO_ONCE}') >/dev/null 2>&1 & true")
         ended = [kill_passt(pod, launcher, client, viewer) for _ in range(3)]
         last = process(launcher)

@@ -185,7 +185,7 @@ async def test_tenants_calls_leave_a_turn_of_a_plugin_to_others(make: Make) -> N
         for command in protocol.COMMANDS * 2:
             await call("modest", command)
         assert sleepers()
-        for each in greedy:  # waiting calls would outlast the test
+        for each in greedy:
             each.cancel()
     assert done == ["modest"] * 6
 

@@ -97,7 +97,7 @@ async def test_restarted_handler_checks_and_recreates_interfaces(world: World, p
     assert await world.networks().prepare(VM, POD, pod.launcher) == made
     assert world.asked[2:] == ["CHECK", "ADD"]
     failing.unlink()
-    run("ip", "-n", pod.name, "link", "delete", WANTED.tap)  # it falsely reports that all is well
+    run("ip", "-n", pod.name, "link", "delete", WANTED.tap)
     assert await world.networks().prepare(VM, POD, pod.launcher) == made
     assert world.asked[4:] == ["CHECK", "ADD"]
     other = a_vm({"name": "private", "type": "plugin", "plugin": "lan", "mac": MAC, "options": {"a": "b"}})

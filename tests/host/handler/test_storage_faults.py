@@ -266,7 +266,7 @@ async def test_mounted_file_is_refused(here: Here) -> None:
 
 async def test_pod_cannot_replace_the_plugins_files(here: Here) -> None:
     here.plugin(f"{A_FILE}; {THE_FILE}")
-    os.chown(here.volume, layout.USER_ID, layout.USER_ID)  # whatever the kubelet does with fsGroup
+    os.chown(here.volume, layout.USER_ID, layout.USER_ID)
     await here.disks().add(machine(), here.uid)
     for attack in (["chmod", "777", "."], ["mv", "data", "other"], ["rm", "data/disk.img"], ["ln", "-s", "/etc", "here"]):
         done = subprocess.run(["setpriv", "--reuid=107", "--regid=107", "--clear-groups", *attack], cwd=here.volume, check=False)

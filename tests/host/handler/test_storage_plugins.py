@@ -102,7 +102,7 @@ async def test_guest_has_a_plugin_disk_for_its_pods_lifetime(world: World, pods:
                 console.type("echo written-meanwhile | dd of=/dev/vda conv=fsync; echo CO''PIED $?\n")
                 await eventually(lambda: says(world, "PluginFailed", "plugin images (CHECK): its daemon does not answer"), seconds=90)
 
-        async with world.handler(way=way):  # in another process: it CHECKs all plugin disks
+        async with world.handler(way=way):
             await eventually(lambda: says(world, "PluginFailed", "plugin images (CHECK): its daemon does not answer"), seconds=60)
             daemon.start()
             with pods.running[pod_uid].console() as console:

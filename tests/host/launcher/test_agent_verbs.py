@@ -110,5 +110,5 @@ def test_file_systems_freeze_and_thaw(pod: Launcher) -> None:
         write(viewer, "three")
         with suppress(EOFError):
             client.ask(messages.Shutdown(10))
-        viewer.expect("shutdown -h -P +0")  # a frozen agent refuses it
+        viewer.expect("shutdown -h -P +0")
     assert pod.wait() == 0

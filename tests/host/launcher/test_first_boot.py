@@ -158,7 +158,7 @@ def test_maximum_files_and_names_fit_the_counted_room(start: Callable[[], Launch
     mount(pod.access_credentials / "1", {"keys": b"\xff"})
     machine = a_machine_of({"name": "answers", "type": "Secret", "source": {"name": "s"}}, DRIVE)
     with pod.client() as client:
-        client.call(messages.Sync(machine))  # refused for the second disk, after the first is made
+        client.call(messages.Sync(machine))
     image = pod.made / "answers.iso"
     assert len(files_of(image)) == cloud_init.MAX_FILES
     taken = made_bytes({"devices": {"disks": [{"type": "Secret", "source": {"name": "s"}}]}})

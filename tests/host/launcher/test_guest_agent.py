@@ -78,7 +78,7 @@ def test_guest_facts_and_a_hanging_agent_are_reported(pod: Launcher) -> None:
         assert info["applications"] == [{"name": "busybox", "version": "1.35.0"}, {"name": "qemu-guest-agent", "version": "7.2"}]
         assert "unavailable" not in info, info["unavailable"]
         client.read("guestinfo")
-        assert viewer.sh("cat /tmp/listings") == "ran"  # once in ten minutes
+        assert viewer.sh("cat /tmp/listings") == "ran"
 
         viewer.sh("kill -STOP $(cat /run/qemu-ga.pid)")
         assert "Timeout" in refusal(client)
@@ -94,7 +94,7 @@ def test_guest_facts_and_a_hanging_agent_are_reported(pod: Launcher) -> None:
         agent_of(client, connected=False, hostname="web-1")
         assert "no guest agent is connected" in refusal(client)
 
-        viewer.sh("sed -i s/1.35.0/1.36.0/ /bin/dpkg-query; agent")  # like an installation, which restarts the agent
+        viewer.sh("sed -i s/1.35.0/1.36.0/ /bin/dpkg-query; agent")
         agent_of(client, connected=True, problem="")
         assert {"name": "busybox", "version": "1.36.0"} in json.loads(client.read("guestinfo"))["applications"]
         viewer.sh("kill $(cat /run/qemu-ga.pid)")

@@ -114,7 +114,7 @@ def test_guest_boots_from_the_first_disk_of_the_order(start: Start) -> None:
         {"name": "second", **claim, "bootOrder": 2},
         {"name": "first", **claim, "bootOrder": 1, "target": {"bus": "sata"}},
     ]
-    firmware = {"bootloader": {"bios": {"useSerial": True}}}  # its messages do not show the order
+    firmware = {"bootloader": {"bios": {"useSerial": True}}}
     with pod.client() as client, pod.console() as viewer:
         client.ask(messages.Sync(a_machine(firmware=firmware, devices={**NO_GRAPHICS, "disks": disks})))
         assert "SeaBIOS" in viewer.expect("FROM-THE-")

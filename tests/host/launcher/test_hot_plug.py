@@ -104,7 +104,7 @@ def test_guest_gets_a_disk_writes_and_loses_it(pod: Launcher, claim: Path, bus: 
         assert status.domain is not None
         (told,) = status.domain.devices
         assert (told.kind, told.name) == ("disk", "data")
-        viewer.sh('while test -z "$(ls /sys/block)"; do sleep 1; done')  # a SCSI host is scanned in the background
+        viewer.sh('while test -z "$(ls /sys/block)"; do sleep 1; done')
         name = viewer.sh("ls /sys/block")
         assert name == {"virtio": "vda", "scsi": "sda"}[bus]
         assert viewer.sh(f"head -c 12 /dev/{name}") == "of-the-claim"

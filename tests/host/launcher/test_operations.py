@@ -52,7 +52,7 @@ def test_a_guest_is_reset_once_for_each_id_and_counts_from_zero(start: Start) ->
         assert boot_of(viewer)[0] != second
         assert client.status.operations == (messages.OperationStatus("a", 1, "succeeded"), messages.OperationStatus("b", 2, "succeeded"))
         assert client.status.reboots == 0
-        time.sleep(TOGETHER_SECONDS)  # until then events count as the reset's own
+        time.sleep(TOGETHER_SECONDS)
         viewer.type("reboot\n")
         client.until(lambda status: status.reboots == 1)
         assert len(pod.qemu()) == 1
@@ -93,7 +93,7 @@ def test_reset_without_libvirtd_is_done_once_it_is_back(start: Start) -> None:
             assert boot_of(viewer)[0] != first
         client.call(messages.Operate("a", 1, "Reset"))
         boot = boot_of(viewer)[0]
-        time.sleep(1)  # no event reports that nothing happens
+        time.sleep(1)
         assert boot_of(viewer)[0] == boot
 
 
@@ -105,7 +105,7 @@ def test_a_guest_gets_keys_and_an_nmi_once_for_each_id(start: Start) -> None:
         for _ in range(2):
             client.ask(messages.Operate("a", 1, "SendKey", (29, 46), 200))
         seen = viewer.expect("key ae") + viewer.expect("key 9d")
-        assert re.findall(r"key (\w+)", seen) == ["1d", "2e", "ae", "9d"]  # Ctrl and C go down, C and Ctrl go up
+        assert re.findall(r"key (\w+)", seen) == ["1d", "2e", "ae", "9d"]
         for _ in range(2):
             client.ask(messages.Operate("b", 2, "InjectNMI"))
         viewer.expect("NMI")
@@ -132,7 +132,7 @@ def test_a_guest_without_agent_reboots_by_the_power_button(start: Start) -> None
         viewer.type("deaf\n")
         client.ask(messages.Operate("b", 2, "SoftReboot"))
         viewer.expect("POWER-BUTTON")
-        viewer.type("poweroff\n")  # libvirt still resets it
+        viewer.type("poweroff\n")
         viewer.expect(READY)
         viewer.type("poweroff\n")
         assert client.until(lambda status: status.ending is not None).ending is not None

@@ -77,7 +77,7 @@ class World:
             for address in addresses[name]
         ]
         asked = [[address, port, OPEN_SECONDS if open_ else CLOSED_SECONDS] for address, port, open_ in wanted]
-        self.inside(source, "ip", "neighbour", "flush", "all")  # so that it resolves them again
+        self.inside(source, "ip", "neighbour", "flush", "all")
         found = json.loads(self.inside(source, sys.executable, "-c", ASK, json.dumps(asked)))
         assert [(address, port, each) for (address, port, _), each in zip(wanted, found, strict=True)] == wanted
 

@@ -48,7 +48,7 @@ def test_connection_uses_the_same_cluster_and_user() -> None:
 
 def test_given_options_of_ssh_win() -> None:
     command = ssh.ssh(Login("web", options=("HostKeyAlias=mine",)), Selection(), VM, ())
-    assert option(command, "HostKeyAlias") == "mine"  # ssh takes an option's first value
+    assert option(command, "HostKeyAlias") == "mine"
 
 
 def test_guest_path_of_scp_gets_the_destination() -> None:

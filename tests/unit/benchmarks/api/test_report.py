@@ -93,7 +93,7 @@ def test_a_varied_row_says_how_many_requests_were_reviewed() -> None:
     samples = [a_sample(1.0, 1000, reviewed=0.25)]
     result = report.finish(a_result(varied_get={"reference": samples, "ours": samples}))
     assert result["ratios"] == {"varied_get": 1.0}
-    row, *speeds = [line for line in report.table(result).splitlines() if line.startswith("varied_get ")]  # speeds follow
+    row, *speeds = [line for line in report.table(result).splitlines() if line.startswith("varied_get ")]
     assert row.endswith("SHORT")
     assert [each.rpartition("  ")[2] for each in speeds] == ["0.25 reviews a request"] * 2
 

@@ -146,7 +146,7 @@ def test_other_spellings_of_rfc_3339_are_read() -> None:
     wanted = datetime(2026, 1, 2, 3, 4, 5, 600_000, tzinfo=UTC)
     for text in ("2026-01-02T03:04:05.6Z", "2026-01-02T05:04:05.600000000+02:00", "2026-01-02t03:04:05.6z"):
         assert times.parse(text) == wanted
-    beyond = ("0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-01:00", "0000-01-01T00:00:00Z")  # in UTC, outside datetime's years
+    beyond = ("0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-01:00", "0000-01-01T00:00:00Z")
     for text in ("2026-01-02", "2026-01-02T03:04:05", "2026-13-02T03:04:05Z", "", *beyond):
         with pytest.raises(ValueError, match=r"."):
             times.parse(text)

@@ -42,7 +42,7 @@ def test_added_removed_and_kept_disks_are_found_by_name() -> None:
     vm = a_vm([ROOT, DATA], [ROOT, LOGS])
     assert names(hot_plug.added(vm), hot_plug.removed(vm), hot_plug.kept(vm)) == [["data"], ["logs"], ["root"]]
     assert hot_plug.live(vm) == ("data", "logs")
-    vm["status"]["domain"] = {}  # an earlier launcher
+    vm["status"]["domain"] = {}
     assert hot_plug.live(vm) == ()
 
 

@@ -276,7 +276,7 @@ def test_only_a_pause_of_this_very_attempt_pauses(request_: dict[str, Any], paus
         (_vm(attempt=2, request=_request("Restart", 2)), ""),
         (_vm(attempt=1), ""),
         (_vm("Halted", attempt=1), "runStrategy is Halted"),
-        (_vm("Always", a1=_run("Failed", 1)), ""),  # another attempt follows one that the guest ended
+        (_vm("Always", a1=_run("Failed", 1)), ""),
         (_vm("RerunOnFailure", a1=_run("Failed", 1)), ""),
     ],
 )

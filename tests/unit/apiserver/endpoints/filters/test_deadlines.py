@@ -48,7 +48,7 @@ async def test_late_cancellation_does_not_reach_the_next_request() -> None:
     deadlines = Deadlines(60, now=clock)
     deadline = deadlines.begin()
     clock.now = 61
-    deadlines.look()  # the answer is there, and no code has awaited since
+    deadlines.look()
     deadlines.end(deadline)
     assert deadline.expired
     await deadline.absorb()

@@ -20,7 +20,7 @@ CAPS = Caps(total=6, each=4)
         ({"a": 4, "b": 3}, "b", "a"),
         ({"a": 3, "b": 4}, "b", "b"),
         ({"a": 4, "b": 2, "c": 1}, "c", "a"),
-        ({"a": 1, "b": 1, "c": 1, "d": 1, "e": 1, "f": 1, "g": 1}, "g", "a"),  # equal numbers: the oldest loses
+        ({"a": 1, "b": 1, "c": 1, "d": 1, "e": 1, "f": 1, "g": 1}, "g", "a"),
     ],
 )
 def test_largest_holder_gives_up_a_place(held: dict[str, int], newcomer: str, expected: str | None) -> None:

@@ -375,7 +375,7 @@ async def test_heads_with_many_fields_need_a_client_certificate(handler: Handler
 
 
 async def test_of_long_heads_that_do_not_end_there_are_few(handler: Handler) -> None:
-    unhurried = replace(QUICK.verified, head_seconds=60)  # a busy machine must not end one
+    unhurried = replace(QUICK.verified, head_seconds=60)
     first = Line(handler, replace(QUICK, long_heads=3, verified=unhurried), certificate=b"proxy")
     lines = [first, *(Line(handler, certificate=b"proxy", beside=first) for _ in range(4))]
     for line in lines:

@@ -181,7 +181,7 @@ async def test_addresses_take_turns(contexts: Contexts) -> None:
     others = [listener.client(f"192.0.2.{number}") for number in (2, 3)]
     for each in others:
         each.send(each.hello())
-    await asyncio.sleep(0)  # in one turn of the event loop
+    await asyncio.sleep(0)
     assert all(each.has_answer() for each in others), "they came last, and need not wait for all the others"
     answered = sum(each.has_answer() for each in crowd)
     assert 0 < answered <= 2, "what is open is served between turns"
@@ -280,7 +280,7 @@ async def test_a_handshake_has_a_length(contexts: Contexts) -> None:
     client = listener.client("192.0.2.1", contexts.old)
     client.send(client.hello())
     await settle()
-    certificate = b"\x16\x03\x03\x3f\xfc\x0b" + (100_000).to_bytes(3, "big") + b"x" * 16_376  # as long as announced, in many records
+    certificate = b"\x16\x03\x03\x3f\xfc\x0b" + (100_000).to_bytes(3, "big") + b"x" * 16_376
     seen = []
     for _ in range(2):
         client.send(certificate)

@@ -48,7 +48,7 @@ def test_stream_beyond_a_limit_is_refused(limits: StreamLimits, everyone: int, o
         ("system:serviceaccount:shop:two", "system:serviceaccount:shop:*"),
         ("system:serviceaccount:other:one", "system:serviceaccount:other:*"),
         ("system:anonymous", "system:anonymous"),
-        ("oidc:system:serviceaccount:shop:one", "oidc:system:serviceaccount:shop:one"),  # another user, despite the similar name
+        ("oidc:system:serviceaccount:shop:one", "oidc:system:serviceaccount:shop:one"),
     ],
 )
 def test_service_accounts_of_one_namespace_are_one_holder(name: str, holder: str) -> None:

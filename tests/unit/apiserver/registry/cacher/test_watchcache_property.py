@@ -194,14 +194,14 @@ INTERRUPTED = [
     ("take", 0),
     ("write", {"vm/a/1": None}),
     ("resume", 0),
-]  # interrupted between two changes of one revision
+]
 COMPACTED_TWICE = [
     ("write", {"vm/a/1": 0}),
     ("disconnect", None),
     ("compact", None),
     ("write", {"elsewhere/1": 0}),
     ("compact", None),
-]  # only the first compaction passes unseen changes
+]
 
 
 @settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))

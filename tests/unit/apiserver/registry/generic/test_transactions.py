@@ -268,7 +268,7 @@ async def test_dry_run_refuses_exactly_what_the_write_refuses(
 async def test_ones_own_locks_are_in_nobodys_way(world: World) -> None:
     old = await world.create(A, "x/1")
     await world.transactions.check_locks(A, old.object, lease(A, "x/1"))
-    await world.transactions.check_locks(A, None, lease(A, "x/1"))  # storage names the object as holder, the object does not
+    await world.transactions.check_locks(A, None, lease(A, "x/1"))
 
 
 async def test_unrecorded_lock_of_the_object_itself_is_taken_over(world: World) -> None:

@@ -43,7 +43,7 @@ async def test_single_server_compacts_per_interval_and_is_replaced() -> None:
     for _ in range(5):
         await write(storage)
         won.append([await each.turn() for each in servers[1:]])
-    assert sum(map(sum, won)) == 5  # the first server is gone: the others compact once per interval
+    assert sum(map(sum, won)) == 5
     assert max(each.compacted for each in servers) > before
 
 

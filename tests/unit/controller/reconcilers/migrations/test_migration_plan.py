@@ -519,7 +519,7 @@ def test_target_handler_has_a_moment_to_write_the_end() -> None:
     assert of(timedelta(seconds=-HANDLER_SECONDS + 1)) == (Requeue(1),)
     for ended, uid in (
         (timedelta(seconds=-HANDLER_SECONDS), "migration-uid"),
-        (timedelta(hours=1), "migration-uid"),  # of a node with its clock ahead
+        (timedelta(hours=1), "migration-uid"),
         (timedelta(), "another"),
     ):
         assert outcome(of(ended, uid))[0] == "Succeeded"

@@ -296,7 +296,7 @@ def test_queued_migration_is_cancelled_or_fails_at_once() -> None:
 @pytest.mark.parametrize("phase", ["Scheduling", "PreparingTarget"])
 def test_begun_migration_waits_for_no_turn(phase: str) -> None:
     assert plan(seen(a_migration(phase=phase, **SIDES), turn=WAITS)) == plan(seen(a_migration(phase=phase, **SIDES)))
-    pending = a_migration(phase="Pending")  # recording its target pod failed
+    pending = a_migration(phase="Pending")
     assert any(isinstance(each, CreatePod) for each in plan(seen(pending, target=a_target(), turn=WAITS)))
 
 

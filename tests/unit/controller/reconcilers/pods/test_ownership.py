@@ -124,7 +124,7 @@ def test_machine_refers_to_its_pod_and_open_migrations_pods() -> None:
     moving = a_migration(phase="Running", sourcePod="left", sourcePodUID="u1", targetPodUID="u2")
     assert ownership.references(vm, [moving]) == (own, Reference("left", "u1"), Reference(target, "u2"))
     over = a_migration(phase="Failed", sourcePod="left", sourcePodUID="u1", targetPodUID="u2")
-    assert Reference(target, "u2") in ownership.references(vm, [over])  # the losing pod's deletion is not requested yet
+    assert Reference(target, "u2") in ownership.references(vm, [over])
     over["metadata"]["finalizers"] = []
     assert ownership.references(vm, [over]) == (own,)
 

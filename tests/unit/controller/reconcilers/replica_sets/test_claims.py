@@ -36,7 +36,7 @@ def test_a_machines_claims_are_the_templates() -> None:
     [
         ({}, a_claim("data-web-1"), True),
         ({}, a_claim("data-web-0"), False),
-        ({}, a_claim("data-web-2"), False),  # its machine is still there, in deletion
+        ({}, a_claim("data-web-2"), False),
         ({}, a_claim("data-web-1", creator="uid-of-an-earlier-web"), False),
         ({}, a_claim("data-web-1", labels={}), False),
         ({}, a_claim("other-web-1"), False),

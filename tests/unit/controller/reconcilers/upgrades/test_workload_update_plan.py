@@ -124,7 +124,7 @@ def test_only_free_places_of_node_and_cluster_are_used() -> None:
         world.put(name, "node2")
     assert world.moved() == ["a", "c", "d"]
     world.migrate("another", "Pending", 500)
-    nodes["default", "another"] = "node1"  # it has not begun: the node is in the VM's status
+    nodes["default", "another"] = "node1"
     assert world.moved() == ["c", "d"]
     world.migrate("a third", "Pending", 500)
     nodes["default", "a third"] = "node3"

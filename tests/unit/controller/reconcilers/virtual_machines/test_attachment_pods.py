@@ -105,7 +105,7 @@ def test_new_disk_gets_a_pod_on_the_guests_node() -> None:
     assert set(made["metadata"]["labels"]) == {names.COMPONENT_LABEL, names.VM_NAME_LABEL, names.CREATED_BY_LABEL}
     assert made["metadata"]["annotations"] == {}
     assert spec["readinessGates"] == [{"conditionType": names.GUEST_RUNNING_GATE}]
-    assert container["resources"]["limits"]["ephemeral-storage"] == "1Mi"  # a kubelet evicts a pod that exceeds it by any file
+    assert container["resources"]["limits"]["ephemeral-storage"] == "1Mi"
     assert (spec["automountServiceAccountToken"], spec["securityContext"]["fsGroup"]) == (False, 107)
     (entry,) = entries(actions)
     assert (entry["phase"], entry["reason"]) == ("Pending", "PodNotRunning")

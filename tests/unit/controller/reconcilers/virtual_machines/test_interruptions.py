@@ -87,7 +87,7 @@ def test_guest_powering_off_during_a_disruption_has_ended(strategy: str, cause: 
 
 @pytest.mark.parametrize("strategy", ["RerunOnFailure", "Once", "Manual"])
 def test_pod_deleted_by_a_user_ends_its_attempt(strategy: str) -> None:
-    for pods in ((ended(None, ASKED),), ()):  # ended, and gone
+    for pods in ((ended(None, ASKED),), ()):
         vm = machine(strategy)
         assert becomes(vm, *pods) is (strategy == "RerunOnFailure")
         assert "deleted by another client" in vm["status"]["attempts"][0]["message"]

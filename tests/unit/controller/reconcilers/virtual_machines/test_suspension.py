@@ -156,7 +156,7 @@ def test_end_that_virt_handler_missed_is_read_from_the_pod() -> None:
     assert "kubectl virt resume" in status["attempts"][-1]["message"]
     vm["status"]["operations"] = []
     status = status_of(*plan(seen(vm, a_saved_pod(vm, f"saved: the guest's memory was {IMAGE}"))))
-    assert status["attempts"][-1]["result"] == "Failed"  # no request
+    assert status["attempts"][-1]["result"] == "Failed"
     assert "managedSave" not in status
 
 
@@ -185,7 +185,7 @@ def test_deleted_machine_goes_after_a_pod_deleted_its_image() -> None:
     assert isinstance(made, CreatePod)
     assert shape.fits(made.pod)
     (container,) = made.pod["spec"]["containers"]
-    assert "args" not in container  # the chart's policy forbids it
+    assert "args" not in container
     assert container["volumeMounts"][-1] == {"name": "managed-save", "mountPath": layout.IMAGE_REMOVAL_DIRECTORY, "subPath": UID}
     claims = [each["persistentVolumeClaim"] for each in made.pod["spec"]["volumes"] if "persistentVolumeClaim" in each]
     assert claims == [{"claimName": "memory"}]
@@ -225,7 +225,7 @@ def test_an_undeletable_image_does_not_keep_the_machine() -> None:
     late = removal(vm, "Pending", created="2025-12-31T23:55:00Z")
     assert kinds(*plan(seen(vm, late))) == ["Emit", "DeletePod", "RemoveFinalizer"]
     for claims in ({"memory": None}, {"memory": {"metadata": {"name": "memory", "deletionTimestamp": "2026-01-01T00:00:00Z"}}}):
-        assert kinds(*plan(seen(vm, claims=claims))) == ["RemoveFinalizer"]  # the image goes with its claim
+        assert kinds(*plan(seen(vm, claims=claims))) == ["RemoveFinalizer"]
 
 
 def test_a_resuming_guest_ends_before_its_image_is_deleted() -> None:

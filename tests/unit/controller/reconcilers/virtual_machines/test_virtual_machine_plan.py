@@ -183,7 +183,7 @@ def test_no_guest_goes_into_a_pod_that_is_being_deleted() -> None:
     going = a_pod(deleting=True)
     assert plan(seen(a_vm(phase="Scheduling", attempts=[an_attempt()]), going)) == ()
     late = NOW + timedelta(hours=1)
-    assert plan(seen(a_vm(phase="Scheduled", attempts=[an_attempt()]), going, now=late)) == ()  # no start timeout either
+    assert plan(seen(a_vm(phase="Scheduled", attempts=[an_attempt()]), going, now=late)) == ()
 
 
 def test_pod_without_labels_and_owner_is_still_watched() -> None:
@@ -206,9 +206,9 @@ def test_lingering_guest_pod_blocks_decisions_until_its_time(phase: str) -> None
     for each in (vm, gone):
         assert plan(seen(each, lingers=50.0)) == (Requeue(50.0),)
         assert plan(seen(each, lingers=0.0, unreachable=MUTE)) == (Requeue(17.0),)  # without its kubelet no container ends
-        assert "Requeue" not in kinds(plan(seen(each, lingers=50.0, unreachable=OFF)))  # a person confirmed that the node is off
+        assert "Requeue" not in kinds(plan(seen(each, lingers=50.0, unreachable=OFF)))
         assert "Requeue" not in kinds(plan(seen(each, lingers=0.0)))
-    assert kinds(plan(seen(a_vm(phase="Scheduling", attempts=[an_attempt()]), lingers=50.0)))[0] == "WriteStatus"  # it had no guest
+    assert kinds(plan(seen(a_vm(phase="Scheduling", attempts=[an_attempt()]), lingers=50.0)))[0] == "WriteStatus"
 
 
 @pytest.mark.parametrize("lingers", [0.0, 50.0])
@@ -223,7 +223,7 @@ def test_pod_deleted_before_its_node_fell_silent_may_run(phase: str, lingers: fl
     ready = condition(vm["status"]["conditions"], "Ready") or {}
     assert (vm["status"]["phase"], ready["status"], ready["reason"]) == ("Unknown", "Unknown", "PodMayRun")
     assert "kubectl virt fence node1 --off" in ready["message"]
-    assert plan(seen(vm, lingers=lingers, unreachable=LOST)) == (Requeue(liveness.LOST_LOOK_SECONDS),)  # reported once
+    assert plan(seen(vm, lingers=lingers, unreachable=LOST)) == (Requeue(liveness.LOST_LOOK_SECONDS),)
 
 
 @pytest.mark.parametrize(("reason", "is_reported"), [("NodeUnreachable", True), ("PodMayRun", False), ("Running", False)])
@@ -259,7 +259,7 @@ def test_lingering_target_pod_blocks_decisions_until_its_time(phase: str, source
     assert written(actions)["attempts"] == vm["status"]["attempts"]
     assert written(actions)["phase"] == phase
     vm["status"] = written(actions)
-    assert plan(seen(vm, *sources, absent_targets=(ABSENT,))) == (Requeue(50.0),)  # reported once
+    assert plan(seen(vm, *sources, absent_targets=(ABSENT,))) == (Requeue(50.0),)
     mute, off = Unreachable(of_kubelet={"node2": 17.0}), Unreachable(whole=frozenset({"node2"}), off=frozenset({"node2"}))
     over = dataclasses.replace(ABSENT, lingers=0.0)
     assert plan(seen(vm, *sources, absent_targets=(over,), unreachable=mute)) == (Requeue(17.0),)
@@ -276,7 +276,7 @@ def test_next_attempt_waits_for_a_target_that_may_run() -> None:
     vm["spec"]["runStrategy"] = "Halted"
     assert "Requeue" not in kinds(plan(seen(vm, rested=3600.0, absent_targets=(ABSENT,))))
     said = {"type": "Ready", "status": "Unknown", "reason": TARGET_MAY_RUN, "message": ""}
-    vm["status"]["conditions"] = [said]  # it was stopped then
+    vm["status"]["conditions"] = [said]
     assert condition(written(plan(seen(vm, rested=3600.0)))["conditions"], "Ready") is None
 
 
@@ -424,7 +424,7 @@ def test_waiting_before_the_container_runs_ends_no_attempt(reason: str) -> None:
 def test_slow_pod_preparation_is_reported_after_a_minute() -> None:
     vm, pod = a_vm(phase="Scheduling", attempts=[an_attempt()]), a_pod(phase="Pending")
     assert plan(seen(vm, pod, now=NOW - timedelta(seconds=20))) == (Requeue(20.0),)
-    assert plan(seen(vm, pod, now=NOW - timedelta(days=1))) == (Requeue(60.0),)  # the node's clock differs from ours
+    assert plan(seen(vm, pod, now=NOW - timedelta(days=1))) == (Requeue(60.0),)
     ready = condition(written(plan(seen(vm, pod)))["conditions"], "Ready")
     assert ready is not None
     assert f"kubectl describe pod {name_of(pod)}" in ready["message"]
@@ -1326,7 +1326,7 @@ SUCCEEDED = [an_attempt(result="Succeeded", endTime="2026-01-01T00:00:00Z", gene
         ("Halted", "Stopped", SUCCEEDED, {"request": {**STOP, "runStrategy": "Halted"}}, "Current"),
         ("RerunOnFailure", "Succeeded", SUCCEEDED, {}, "Current"),
         ("Once", "Succeeded", SUCCEEDED, {}, "Current"),
-        ("RerunOnFailure", "Succeeded", SUCCEEDED, {"request": STOP}, "InProgress"),  # only the spec wants a guest
+        ("RerunOnFailure", "Succeeded", SUCCEEDED, {"request": STOP}, "InProgress"),
         ("RerunOnFailure", "Failed", FAILED, {}, "Failed"),
         ("Once", "Failed", FAILED, {}, "Failed"),
         ("Manual", "Failed", FAILED, {}, "Failed"),

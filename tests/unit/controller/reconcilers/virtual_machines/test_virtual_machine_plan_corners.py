@@ -278,7 +278,7 @@ def test_claim_without_volume_is_named_when_unschedulable(phase: str, scheduled:
     vm["status"] = status
     assert summary.word(vm) == "ErrorUnschedulable"
     assert plan(seen(vm, pod, claims={"data": a_claim(status={"phase": phase})})) == ()
-    for bound in (pod, a_pod(phase="Pending")):  # first the volume came, then a node
+    for bound in (pod, a_pod(phase="Pending")):
         again = condition(written(plan(seen(vm, bound, claims={"data": a_claim(status={"phase": "Bound"})})))["conditions"], "DisksReady")
         assert again is not None
         assert (again["status"], again["reason"]) == ("True", "Found")

@@ -75,7 +75,7 @@ CASES: Final[tuple[tuple[dict[str, Any], set[str]], ...]] = (
     (_nodes("Exists", "a"), {f"{TERMS}.matchExpressions[0].values"}),
     (_nodes("Exists", "a", key=""), {f"{TERMS}.matchExpressions[0].values", f"{TERMS}.matchExpressions[0].key"}),
     (_nodes("Gt", "5"), set()),
-    (_nodes("Gt", "abc"), set()),  # only the scheduler reads the number
+    (_nodes("Gt", "abc"), set()),
     (_nodes("Lt", "-5"), {f"{TERMS}.matchExpressions[0].values[0]"}),
     (_nodes("Lt", "1", "2"), {f"{TERMS}.matchExpressions[0].values"}),
     (_nodes("Gt"), {f"{TERMS}.matchExpressions[0].values"}),
@@ -87,7 +87,7 @@ CASES: Final[tuple[tuple[dict[str, Any], set[str]], ...]] = (
     (_fields("DoesNotExist"), {f"{TERMS}.matchFields[0].operator"}),
     (_fields("Gt", "5"), {f"{TERMS}.matchFields[0].operator"}),
     (_fields("In", "a", key="spec.x"), {f"{TERMS}.matchFields[0].key"}),
-    (_preferred(1, "matchExpressions", "In", "foo bar!"), set()),  # no node has it, and any other will do
+    (_preferred(1, "matchExpressions", "In", "foo bar!"), set()),
     (_preferred(0, "matchExpressions", "In", "a"), {f"{PREFERENCE}.weight"}),
     (_preferred(101, "matchExpressions", "In", "a", key="/"), {f"{PREFERENCE}.weight", f"{PREFERENCE}.preference.matchExpressions[0].key"}),
     (_preferred(1, "matchExpressions", "DoesNotExist", "a"), {f"{PREFERENCE}.preference.matchExpressions[0].values"}),
@@ -133,7 +133,7 @@ CASES: Final[tuple[tuple[dict[str, Any], set[str]], ...]] = (
     (_tolerating(key="a", operator="Exists", tolerationSeconds=-3, effect="NoExecute"), set()),
     (_spread(), set()),
     (_spread(topologyKey=""), {f"{SPREAD}.topologyKey"}),
-    (_spread(topologyKey="a b"), set()),  # kube-apiserver validates no more
+    (_spread(topologyKey="a b"), set()),
     (_spread(maxSkew=0), {f"{SPREAD}.maxSkew"}),
     (_spread(minDomains=0), {f"{SPREAD}.minDomains"}),
     (_spread(minDomains=2, whenUnsatisfiable="ScheduleAnyway"), {f"{SPREAD}.minDomains"}),

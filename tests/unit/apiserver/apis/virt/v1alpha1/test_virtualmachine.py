@@ -522,7 +522,7 @@ def test_machine_with_oversized_metadata_is_refused(field: str) -> None:
     assert _errors(obj)[0].startswith("metadata: Too long: may have, together with the spec, at most 131072 bytes as JSON, but has ")
 
     old = copy.deepcopy(obj)
-    assert validation.validate_virtual_machine_update(obj, old) == []  # stored before the rule: it can be stopped and deleted
+    assert validation.validate_virtual_machine_update(obj, old) == []
     obj["metadata"][field]["one-more"] = ""
     assert len(validation.validate_virtual_machine_update(obj, old)) == 1
 
