@@ -1,7 +1,4 @@
-"""Read YAML into JSON values. PyYAML parses; ``yaml_scalars`` interprets scalars by Go's rules.
-
-Documents are hostile: size, depth and alias expansion are bounded.
-"""
+"""Read YAML into JSON values. PyYAML parses; ``yaml_scalars`` interprets scalars by Go's rules."""
 
 from __future__ import annotations
 

@@ -3,9 +3,8 @@
 If two replicas decide to move a guest, only one can create the Migration. If a read fails, the eviction is refused with 429 so that the
 client retries.
 
-A tenant can send any number of requests, so they do not queue; those for the same pod share one set of reads, and those of one node its
-read. An eviction that only waits is refused again without reads (``looks``). No await separates the plan from the record of its Migration,
-so concurrent evictions on one node count each other.
+A tenant can send any number of requests, so they do not queue, and share reads (``looks``). No await separates the plan from the record of
+its Migration, so concurrent evictions on one node count each other.
 """
 
 from __future__ import annotations

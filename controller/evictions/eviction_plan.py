@@ -1,7 +1,7 @@
 """Decides about the eviction of a launcher pod. Pure.
 
 An eviction is refused (429) until the guest has moved, which ends its pod; ``kubectl drain`` and the cluster autoscaler repeat it every few
-seconds. Only two things are remembered: how the machine's last evacuations ended (``outcomes``), and which namespaces wait (``waiting``).
+seconds.
 
 ``spec.evictionStrategy``, or the cluster's default, decides whether a guest moves, stays or shuts down (docs/operating/migrations.md,
 "Draining a node").

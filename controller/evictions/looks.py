@@ -1,6 +1,6 @@
 """The reads of eviction reviews. Concurrent reviews share them, and those of waiting evictions are kept.
 
-``kubectl drain`` repeats each waiting eviction every 5 s. Without this, a drain of many nodes costs kube-apiserver three reads for each.
+``docs/decisions/drains.md`` has the reason.
 """
 
 from __future__ import annotations

@@ -3,8 +3,7 @@
 The chart defines what is reviewed. virt-controller fills in its authorities and the secret in the path. The chart has neither, so an
 upgrade leaves both unchanged.
 
-By default kube-apiserver presents no certificate to webhooks, so the secret authenticates it. It is short-lived, because kube-apiserver's
-error message about a webhook that is down shows tenants the URL.
+By default kube-apiserver presents no certificate to webhooks, so the secret authenticates it.
 """
 
 from __future__ import annotations

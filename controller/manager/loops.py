@@ -1,8 +1,4 @@
-"""The table of virt-controller's loops: each with its reconciler, its informers, and its rights at kube-apiserver.
-
-A new loop is a row of :data:`LOOPS`. A new informer is a row of :data:`SOURCES`, and a field of
-:class:`controller.reconcilers.indexes.Informers`.
-"""
+"""The table of virt-controller's loops: each with its reconciler, its informers, and its rights at kube-apiserver."""
 
 from __future__ import annotations
 

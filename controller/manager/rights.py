@@ -1,7 +1,6 @@
 """The rights of virt-controller at kube-apiserver, by the part of the process that uses them.
 
-:data:`controller.manager.loops.LOOPS` has the loops' rights. A test compares all with what the chart grants. ``controller/rbac.md``
-gives the reason for each right.
+:data:`controller.manager.loops.LOOPS` has the loops' rights. ``controller/rbac.md`` gives the reason for each right.
 """
 
 from __future__ import annotations

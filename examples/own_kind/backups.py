@@ -1,6 +1,6 @@
 """Serves a kind of your own with virt-api's machinery: ``python examples/own_kind/backups.py --port 6445``.
 
-docs/own-kind.md explains it line by line.
+docs/own-kind.md explains it.
 """
 
 from __future__ import annotations

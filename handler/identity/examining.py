@@ -1,7 +1,4 @@
-"""Checks by a TLS handshake with ourselves in memory whether others would accept a certificate.
-
-OpenSSL checks key, chain, dates, both purposes and name.
-"""
+"""Checks by a TLS handshake with ourselves in memory whether others would accept a certificate."""
 
 from __future__ import annotations
 

@@ -6,8 +6,8 @@
                ├ nft: only the guest's own addresses
                └ nft: requests of IPv6 to its router, and the answers ── tap-ipv6: virt-launcher
 
-This is type masquerade. Others reach the guest at the pod's addresses. The guest is always 10.0.2.2 and fd10:0:2::2 (if the pod has the
-family), and a migrated guest finds the same gateway. ``bridged``, ``passt``, ``attached`` and ``macvtap`` are other types.
+This is type masquerade. Others reach the guest at the pod's addresses. A migrated guest finds the same gateway. ``bridged``, ``passt``,
+``attached`` and ``macvtap`` are other types.
 
 A ``binding`` makes a script, ``plugin`` (of docs/plugins.md) runs it in the pod's network namespace, and ``setup`` calls it for each
 interface.

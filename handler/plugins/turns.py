@@ -1,7 +1,4 @@
-"""Shares parallel calls fairly between the machines' namespaces.
-
-A call may take as long as a tenant likes, because its options may name the tenant's server.
-"""
+"""Shares parallel calls fairly between the machines' namespaces."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Deletes images of guests' memory on this node's disk that no machine needs: used, discarded, incomplete, or of deleted machines.
-
-This is the only deletion, so no deletion of a machine waits for a node.
-"""
+"""Deletes images of guests' memory on this node's disk that no machine needs: used, discarded, incomplete, or of deleted machines."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """USB devices of clients: ``<redirdev>`` and ``<redirfilter>``.
 
-For each slot, QEMU listens on a unix socket and speaks the usbredir protocol with virt-handler. When the client disconnects, the guest sees
-an unplugged device.
+For each slot, QEMU listens on a unix socket and speaks the usbredir protocol with virt-handler.
 """
 
 from __future__ import annotations

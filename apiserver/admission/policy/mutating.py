@@ -1,7 +1,6 @@
 """MutatingAdmissionPolicy: expressions that change the object, by ``ApplyConfiguration`` or JSON patch.
 
-Policies, bindings and parameters run in the order of names, each on the result of earlier ones. If the object changed
-afterwards, policies with ``reinvocationPolicy: IfNeeded`` run again, in a second round of the chain.
+Policies, bindings and parameters run in the order of names, each on the result of earlier ones.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """MutatingAdmissionWebhook: webhooks change the object in sequence by JSON patches.
 
-They run by their configurations' names, then in order. If the object changed afterwards, called ones with
-``reinvocationPolicy: IfNeeded`` are called again, in a second round of the chain.
+They run by their configurations' names, then in order.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """The guardian's protocol: its times, and the Lease with a node's promise. Pure.
 
 The guardian of a node promises that the guests there end ``Times.promise`` seconds after it sent its last confirmed renewal.
-virt-controller seals a Lease that no longer changes; then all pods that it lists are over. docs/high-availability.md has the argument,
-``tests/models/fencing.py`` explores it with the decisions of this module, of ``handler.guardian.decisions`` and of
-``controller.sealing.seal_plan``.
+virt-controller seals a Lease that no longer changes; then all pods that it lists are over. docs/high-availability.md has the argument;
+``tests/models/fencing.py`` explores it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Request metrics with the names, labels and buckets of ``k8s.io/apiserver/pkg/endpoints/metrics``.
 
-About 1 µs per request. ``apiserver_request_duration_seconds`` and ``apiserver_request_sli_duration_seconds`` share an
-array for requests that did not wait, because their buckets nest.
+``apiserver_request_duration_seconds`` and ``apiserver_request_sli_duration_seconds`` share an array for requests that did not wait, because
+their buckets nest.
 """
 
 from __future__ import annotations

@@ -5,8 +5,6 @@ next attempt begins or a user switches it off. It means that the machine was int
 (:func:`apiserver.apis.virt.lifecycle.power.was_interrupted`).
 
 A pod rejected by its kubelet while virt-handler (a device plugin) restarts counts too, by the reason of its end.
-
-For an eviction that shuts a guest down, :mod:`controller.evictions.eviction_plan` sets the condition before: the leader may be evicted too.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """The condition RestartRequired of machines that were edited while their guest runs. Pure.
 
-It is True while the desired hardware differs from the running one, and names the fields, except those that the guest takes at once. The
-next attempt uses the desired hardware.
+It is True while the desired hardware differs from the running one, and names the fields, except those that the guest takes at once.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The rules that a start waits for, in order. Pure.
 
-The machine reports the first obstacle. A new rule is a function and a line of :data:`RULES`.
+The machine reports the first obstacle.
 """
 
 from __future__ import annotations

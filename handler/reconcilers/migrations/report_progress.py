@@ -1,7 +1,4 @@
-"""The loop that writes the progress of outgoing migrations; ``migration_progress`` decides what and when.
-
-It is separate because the guest's final phase must not wait for a slow API server.
-"""
+"""The loop that writes the progress of outgoing migrations; ``migration_progress`` decides what and when."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Freezes and thaws the guest's file systems through its agent, and thaws them when their time is over.
-
-Frozen file systems are consistent on their disks, for another program's snapshot or backup; the guest's writers wait.
-"""
+"""Freezes and thaws the guest's file systems through its agent, and thaws them when their time is over."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Imports images into claims that have none, before the guest's network and domain exist (docs/decisions/disks.md).
 
-Imports run one at a time to limit memory. A failed one is retried with growing pauses, because the cause is usually fixed elsewhere.
+Imports run one at a time to limit memory. A failed one is retried with growing pauses.
 """
 
 from __future__ import annotations

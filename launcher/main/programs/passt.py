@@ -1,7 +1,4 @@
-"""passt, the child process that relays the guest's connections (docs/decisions/networks.md).
-
-After its end it is restarted, and QEMU reconnects: the guest loses its connections and continues.
-"""
+"""passt, the child process that relays the guest's connections (docs/decisions/networks.md)."""
 
 from __future__ import annotations
 

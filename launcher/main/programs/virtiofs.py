@@ -1,7 +1,4 @@
-"""Serves shared file systems: one virtiofsd child process each (docs/decisions/disks.md).
-
-QEMU connects to each only once, so an ended one is not restarted, and the guest's programs that use the files hang.
-"""
+"""Serves shared file systems: one virtiofsd child process each (docs/decisions/disks.md)."""
 
 from __future__ import annotations
 

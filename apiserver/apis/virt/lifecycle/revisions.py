@@ -1,7 +1,4 @@
-"""Revisions of the template of a VirtualMachineReplicaSet with ordinals: virt-api records each in ``status.revisions``.
-
-virt-controller could otherwise write a template, and so create any machine.
-"""
+"""Revisions of the template of a VirtualMachineReplicaSet with ordinals: virt-api records each in ``status.revisions``."""
 
 from __future__ import annotations
 

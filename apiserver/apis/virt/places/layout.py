@@ -1,7 +1,7 @@
 """Paths in a launcher pod, for virt-controller, virt-launcher and virt-handler.
 
 For virt-handler, ``RUN_DIRECTORY`` is the kubelet's directory of ``RUN_VOLUME``; a guest may control its content. Unix socket paths have at
-most 108 bytes (``sun_path``), so virt-handler connects through ``/proc/self/fd``. Ports and slots count from 0.
+most 108 bytes (``sun_path``), so virt-handler connects through ``/proc/self/fd``.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ virt-controller makes an *attachment pod* with the claim of a disk that only the
 ``status.volumeStatus``. In this write, virt-api copies the disk to the running form, and locks the claim; virt-handler then attaches it. A
 removed disk stays in the running form until the guest released it.
 
-A drive stays; only its medium comes and goes. Another medium takes two steps, with an empty drive in between.
+Another medium takes two steps, with an empty drive in between.
 """
 
 from __future__ import annotations
