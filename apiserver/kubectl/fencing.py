@@ -15,9 +15,9 @@ from apiserver.apis.core.resources import EVENTS, LEASES, NODES, SELF_SUBJECT_RE
 from apiserver.apis.meta import errors, times
 from apiserver.apis.meta.objects import Object, dig, name_of, namespace_of
 from apiserver.apis.virt.kinds import dig_vm
-from apiserver.apis.virt.places import fencing, names, node_states
+from apiserver.apis.virt.places import fencing, node_states
 from apiserver.kubectl import fencing_plan as planning
-from apiserver.kubectl import listing, messages, node_list, verbs
+from apiserver.kubectl import handler_leases, messages, node_list, verbs
 from apiserver.kubectl.access import Access
 from apiserver.kubectl.messages import Failure
 
@@ -100,17 +100,16 @@ async def _get(access: Access, path: str, doing: str) -> Object | None:
         raise messages.of_status(error, doing) from error
 
 
-async def _leases(access: Access, node: str) -> dict[str, Object | None]:
+async def _leases(access: Access, node: str) -> dict[str, Object]:
+    """Return the Leases of the node's kubelet and virt-handler, by namespace and name."""
     kubelet = await _get(access, LEASES.path(KUBELET_LEASES, node), f"get the lease of node {node}")
-    wanted = names.handler_lease(node)
-    selected = {"labelSelector": f"{names.COMPONENT_LABEL}={names.HANDLER}", "fieldSelector": f"metadata.name={wanted}"}
-    found = [each async for each in listing.listed(access, LEASES.path(), f"get the lease of virt-handler on node {node}", params=selected)]
-    return {"kubelet": kubelet, "virt-handler": found[0] if found else None}
+    found = [*([] if kubelet is None else [kubelet]), *await handler_leases.of_node(access, node)]
+    return {f"{namespace_of(each)}/{name_of(each)}": each for each in found}
 
 
-def _check_unreachable(node: str, before: dict[str, Object | None], after: dict[str, Object | None]) -> None:
-    if speaker := planning.renewed(before, after):
-        raise Failure(f"error: the {speaker} of node {node} renewed its Lease just now, so the node is on")
+def _check_unreachable(node: str, before: dict[str, Object], after: dict[str, Object]) -> None:
+    if lease := planning.renewed(before, after):
+        raise Failure(f"error: Lease {lease} was renewed just now, so node {node} is on")
 
 
 async def _user(access: Access) -> str:

@@ -28,9 +28,9 @@ def refusal(node: Object | None, name: str) -> str:
     return f"the kubelet of node {name} reports (Ready is {ready}), so the node is on; if you switched it off just now, wait a minute"
 
 
-def renewed(before: Mapping[str, Object | None], after: Mapping[str, Object | None]) -> str:
-    """Return the name of a process with another renewal in ``after`` than ``before`` (Leases by process), or empty."""
-    return next((each for each, lease in after.items() if _time(lease) != _time(before.get(each))), "")
+def renewed(before: Mapping[str, Object], after: Mapping[str, Object]) -> str:
+    """Return the key of a Lease with another renewal in ``after`` than in ``before``, or in only one of them; else empty."""
+    return next((each for each in {**before, **after} if _time(before.get(each)) != _time(after.get(each))), "")
 
 
 def _time(lease: Object | None) -> object:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Final, NamedTuple, TypeAlias
 
-from apiserver.apis.core.resources import LEASES, NODES
+from apiserver.apis.core.resources import NODES
 from apiserver.apis.meta import times
 from apiserver.apis.meta.lines import one_line
 from apiserver.apis.meta.objects import Object, annotations_of, condition, dig, labels_of, name_of, namespace_of
@@ -16,7 +16,7 @@ from apiserver.apis.virt.kinds import dig_vm
 from apiserver.apis.virt.lifecycle import failed_starts
 from apiserver.apis.virt.places import names, node_states
 from apiserver.apis.virt.places.resources import VIRTUAL_MACHINES
-from apiserver.kubectl import guestinfo, listing
+from apiserver.kubectl import guestinfo, handler_leases, listing
 from apiserver.kubectl.access import Access
 from apiserver.kubectl.messages import Failure
 
@@ -115,8 +115,7 @@ async def show(access: Access, now: Callable[[], datetime] = lambda: datetime.no
         Failure: refused or unanswered.
     """
     nodes = [each async for each in listing.listed(access, NODES.path(), "list nodes")]
-    selected = {"labelSelector": f"{names.COMPONENT_LABEL}={names.HANDLER}"}
-    leases = {name_of(each): each async for each in listing.listed(access, LEASES.path(), "list leases of virt-handlers", params=selected)}
+    leases = await handler_leases.by_name(access)
     return "\n".join(guestinfo.aligned([TITLES, *rows(nodes, leases, await machines(access), now())]))
 
 

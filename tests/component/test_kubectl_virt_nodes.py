@@ -16,6 +16,7 @@ from tests.fakes.kubeapi import FakeAPI
 NODES = "/api/v1/nodes"
 LEASES = "/apis/coordination.k8s.io/v1/leases"
 EVENTS = "/api/v1/events"
+API_SERVICES = "/apis/apiregistration.k8s.io/v1/apiservices"
 VMS = "/apis/kubevirt.io/v1alpha1/virtualmachines"
 
 
@@ -27,6 +28,8 @@ async def api() -> FakeAPI:
         await api.put(NODES, {"metadata": {"name": name}, "spec": {}, "status": {"conditions": conditions}})
         await renew(api, "kube-node-lease", name)
         await renew(api, "kubevirt-node-lease", f"virt-handler-{name}", old=name == "node2")
+    annotations = {"kubevirt.io/node-lease-namespace": "kubevirt-node-lease"}
+    await api.put(API_SERVICES, {"metadata": {"name": "v1alpha1.kubevirt.io", "annotations": annotations}})
     await api.put(VMS, {"metadata": {"name": "web", "namespace": "ns"}, "status": {"nodeName": "node2"}})
     return api
 
@@ -90,8 +93,44 @@ async def test_a_renewed_lease_stops_it(api: FakeAPI, access: Access, namespace:
 
     async with asyncio.TaskGroup() as group:
         group.create_task(later())
-        with pytest.raises(Failure, match="renewed its Lease just now"):
+        with pytest.raises(Failure, match=f"Lease {namespace}/{name} was renewed just now"):
             await fencing.fence(access, "node2", None, watch_seconds=0.6)
+    assert taints(api) == []
+
+
+async def renewed_meanwhile(api: FakeAPI, access: Access, namespace: str) -> str:
+    def answer(_: str) -> str:
+        lease = api.get(LEASES, namespace, "virt-handler-node2")
+        lease["spec"]["renewTime"] = times.to_rfc3339_micro(datetime.now(UTC))
+        return "node2"
+
+    return await fencing.fence(access, "node2", answer, watch_seconds=0)
+
+
+@pytest.mark.parametrize("namespace", ["a-tenant", "z-tenant"])
+async def test_leases_of_tenants_do_not_count(api: FakeAPI, access: Access, namespace: str) -> None:
+    await renew(api, namespace, "virt-handler-node1", old=True)
+    await renew(api, namespace, "virt-handler-node2")
+    assert [line.split()[1] for line in (await node_list.show(access)).splitlines()] == ["STATE", "Ready", "Unreachable"]
+    with pytest.raises(Failure, match="Lease kubevirt-node-lease/virt-handler-node2 was renewed"):
+        await renewed_meanwhile(api, access, "kubevirt-node-lease")
+    assert taints(api) == []
+    assert "node2 fenced" in await renewed_meanwhile(api, access, namespace)
+
+
+@pytest.mark.parametrize("namespace", ["a-tenant", "z-tenant"])
+@pytest.mark.parametrize("reason", ["chart of an older release", "no right"])
+async def test_without_a_known_namespace_every_lease_counts(api: FakeAPI, access: Access, namespace: str, reason: str) -> None:
+    if reason == "no right":
+        api.authorize = lambda _, path, __: not path.startswith(API_SERVICES)
+    else:
+        await api.edit(API_SERVICES, "", "v1alpha1.kubevirt.io", lambda found: found["metadata"].update(annotations={}))
+    await renew(api, namespace, "virt-handler-node1", old=True)
+    await renew(api, namespace, "virt-handler-node2", old=True)
+    assert [line.split()[1] for line in (await node_list.show(access)).splitlines()] == ["STATE", "Ready", "Unreachable"]
+    for each in (namespace, "kubevirt-node-lease"):
+        with pytest.raises(Failure, match=f"Lease {each}/virt-handler-node2 was renewed"):
+            await renewed_meanwhile(api, access, each)
     assert taints(api) == []
 
 

@@ -30,6 +30,9 @@ SPEC_ANNOTATION: Final = "kubevirt.io/spec-hash"
 GUEST_RUNNING_GATE: Final = "kubevirt.io/guest-running"
 """A launcher pod's readiness gate: the guest runs there."""
 
+LEASE_NAMESPACE_ANNOTATION: Final = f"{GROUP}/node-lease-namespace"
+"""On our APIService: the namespace of virt-handlers' Leases."""
+
 VM_FINALIZER: Final = "kubevirt.io/virtual-machine"
 MIGRATION_FINALIZER: Final = "kubevirt.io/migration"
 

@@ -30,11 +30,11 @@ def lease(time: str) -> dict[str, Any]:
     return {"spec": {"renewTime": time}}
 
 
-def test_a_lease_that_changed_names_its_process() -> None:
-    before = {"kubelet": lease("1"), "virt-handler": lease("1")}
+def test_a_renewed_new_or_deleted_lease_is_named() -> None:
+    before = {"ns/a": lease("1"), "ns/b": lease("1")}
     assert fencing_plan.renewed(before, before) == ""
-    assert fencing_plan.renewed(before, {**before, "virt-handler": lease("2")}) == "virt-handler"
-    assert fencing_plan.renewed({**before, "kubelet": None}, before) == "kubelet"
+    assert fencing_plan.renewed(before, {**before, "ns/b": lease("2")}) == "ns/b"
+    assert fencing_plan.renewed({"ns/a": lease("1")}, before) == fencing_plan.renewed(before, {"ns/a": lease("1")}) == "ns/b"
 
 
 def test_fence_adds_one_taint_and_unfence_restores_the_node() -> None:
