@@ -89,8 +89,16 @@ async def _answer(connection: socket.socket, context: ssl.SSLContext, name: str,
 async def ask(voters: Mapping[str, Promise]) -> frozenset[str]:
     """Ask these guardians, and return those that state that they are cut off; without those that do not answer in ``ANSWER_SECONDS``."""
     async with asyncio.TaskGroup() as tasks:
-        asked = {name: tasks.create_task(_ask(name, promise)) for name, promise in voters.items()}
+        asked = {name: tasks.create_task(_answered(name, promise)) for name, promise in voters.items()}
     return frozenset(name for name, answer in asked.items() if answer.result())
+
+
+async def _answered(name: str, promise: Promise) -> bool:
+    try:
+        return await _ask(name, promise)
+    except Exception:  # the other voters' answers count; without its guardian, a node's guests end
+        logger.exception("no attestation", extra={"guardian": name})
+        return False
 
 
 async def _ask(name: str, promise: Promise) -> bool:
@@ -107,7 +115,7 @@ async def _ask(name: str, promise: Promise) -> bool:
                 answer = json.loads(await reader.readline())
             finally:
                 writer.close()
-    except (OSError, ssl.SSLError, ValueError, OverflowError, TimeoutError) as error:
+    except (OSError, ssl.SSLError, ValueError, OverflowError, RecursionError, TimeoutError) as error:
         logger.info("no attestation", extra={"guardian": name, "error": str(error)})
         return False
     return isinstance(answer, dict) and answer.get("name") == name and answer.get("cutOff") is True

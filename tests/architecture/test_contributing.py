@@ -29,6 +29,7 @@ BROAD: Final = {
     "apiserver: commands.exit_code": "main of the plugin: a line instead of a page",
     "controller: reconciling.Controller._reconcile": "the reconcile loop",
     "controller: recorder.Recorder.run": "one event",
+    "handler: attesting._answered": "one voter's answer",
     "handler: deleting.Deleter._delete": "one record of a plugin",
     "handler: incoming.Incoming._serve": "one connection of a migration's relays",
     "handler: killer.Killer.run": "the loop of the thread that ends guests",

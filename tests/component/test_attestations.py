@@ -4,10 +4,13 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from apiserver.apis.virt.guards import Promise
+from certs import contexts
 from handler.guardian import attesting
 from handler.identity import keys
 from tests.ports import free_port
@@ -48,6 +51,27 @@ async def test_an_answer_counts_only_with_the_certificate_of_the_lease() -> None
             replace(a, address=""),
         ):
             assert await attesting.ask({"a": broken}) == frozenset()
+
+
+@pytest.mark.parametrize("answer", [b"[" * 1020, b"1" * 1020, b'"', b"\xff", b"[]", b"x" * 5000])
+async def test_no_answer_of_a_voter_ends_a_guardian(tmp_path: Path, answer: bytes) -> None:
+    identity, context, file = await keys.self_signed(attesting.SERVER_NAME), contexts.server(), tmp_path / "voter.pem"
+    file.write_bytes(identity.certificate + identity.key)
+    context.load_cert_chain(file)
+
+    async def attest(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(answer + b"\n")
+        writer.close()
+
+    async with a_guardian("a", cut_off=True) as a, await asyncio.start_server(attest, "127.0.0.1", 0, ssl=context) as server:
+        hostile = Promise(address=f"127.0.0.1:{server.sockets[0].getsockname()[1]}", certificate=identity.certificate.decode())
+        assert await attesting.ask({"a": a, "b": hostile}) == {"a"}
+
+
+async def test_a_fault_of_ours_costs_one_attestation() -> None:
+    async with a_guardian("a", cut_off=True) as a:
+        fault: Any = None
+        assert await attesting.ask({"a": a, "b": replace(a, address=fault)}) == {"a"}
 
 
 async def test_silent_connections_do_not_take_memory() -> None:
