@@ -17,6 +17,8 @@ import ssl
 import sys
 import time
 import urllib.request
+from contextlib import suppress
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any, Final
 
@@ -61,13 +63,17 @@ class Board:
 
 
 def switch_off(board: Board, *, on_again: bool) -> None:
-    """Switch the node off, wait until the board reports it, and if ``on_again`` switch it on. The caller limits the time."""
+    """Switch the node off, wait until the board reports it, and if ``on_again`` switch it on. The caller limits the time.
+
+    The node was off also if the board refuses to switch it on; then it stays off.
+    """
     if not board.is_off():
         board.reset("ForceOff")
         while not board.is_off():
             time.sleep(POLL_SECONDS)
     if on_again:
-        board.reset("On")
+        with suppress(OSError, ValueError, HTTPException):
+            board.reset("On")
 
 
 def main() -> int:

@@ -73,6 +73,14 @@ async def test_a_node_that_is_off_already_is_switched_on_if_asked(installed: Ins
     assert (made.power, made.resets) == ("On", ["On"])
 
 
+async def test_a_node_that_stays_off_was_off(installed: Installed) -> None:
+    made = Board()
+    made.refused = "On"
+    with installed.serving(made) as system:
+        await installed.agent(system, powerOn=True).switch_off(NODE)
+    assert (made.power, made.resets) == ("Off", ["ForceOff"])
+
+
 async def test_a_board_that_never_switches_off_proves_nothing(installed: Installed) -> None:
     made = Board(reads_until_off=1000)
     with installed.serving(made) as system, pytest.raises(Failed, match="no answer within 3 s"):

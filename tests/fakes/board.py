@@ -23,6 +23,8 @@ class Board:
         self.resets: list[str] = []
         self.reads = 0
         self.redirect = ""
+        self.refused = ""
+        """This kind of reset fails."""
         self._off = off
         self._reads_until_off = reads_until_off
         self._going_off = False
@@ -74,7 +76,11 @@ def serving(board: Board, certificate: Path, key: Path, password: str, address: 
 
         def do_POST(self) -> None:
             body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            if not self._refuses(RESET):
+            if self._refuses(RESET):
+                return
+            if body["ResetType"] == board.refused:
+                self._answer(500)
+            else:
                 board.reset(body["ResetType"])
                 self._answer(204)
 
