@@ -13,8 +13,8 @@ UID = "8f1d2c3b-0000-4000-8000-0123456789ab"
 PROMISE = Promise("s", "boot", (UID,), ("a", "b", "c"), {"r": "1"}, "192.0.2.1:8446", "PEM")
 
 
-def a_lease(**changed: Any) -> dict[str, Any]:
-    made = guards.lease("a", "ns", PROMISE, "2026-01-01T00:00:00.000000Z", None)
+def a_lease(node: str = "a", **changed: Any) -> dict[str, Any]:
+    made = guards.lease(node, "ns", PROMISE, "2026-01-01T00:00:00.000000Z", None)
     given = json.loads(made["metadata"]["annotations"][guards.PROMISE_ANNOTATION])
     made["metadata"]["annotations"][guards.PROMISE_ANNOTATION] = json.dumps({**given, **changed})
     return made
@@ -62,7 +62,8 @@ def test_hostile_annotations_are_no_promise(text: Any) -> None:
 def test_a_sealed_lease_ends_only_pods_of_its_node() -> None:
     sealed = guards.sealed(a_lease(), "now")
     assert guards.sealed_pods([sealed]) == {"a": frozenset({UID})}
-    assert guards.sealed_pods([a_lease(), guards.sealed(a_lease(withdrawn=True), "now"), guards.sealed(a_lease(pods="x"), "now")]) == {}
+    withdrawn, invalid = guards.sealed(a_lease("c", withdrawn=True), "now"), guards.sealed(a_lease("d", pods="x"), "now")
+    assert guards.sealed_pods([a_lease("b"), withdrawn, invalid]) == {}
     foreign = {**sealed, "metadata": {**sealed["metadata"], "name": "virt-handler-a"}}
     assert guards.sealed_pods([foreign]) == {}
 

@@ -4,8 +4,19 @@ from typing import Any
 
 import pytest
 
+from apiserver.apis.core.resources import LEASES, NODES
 from apiserver.apis.virt.places import names, node_states
-from controller.reconcilers.nodes.node_reports import INCOMPATIBLE, SignsOfLife, Unreachable, protocol_of, trim_lease, unreachable_of
+from apiserver.client.informer import Informer
+from controller.reconcilers.nodes.node_reports import (
+    INCOMPATIBLE,
+    Census,
+    NodeReports,
+    SignsOfLife,
+    Unreachable,
+    protocol_of,
+    trim_lease,
+    unreachable_of,
+)
 
 
 class Elapsed:
@@ -132,3 +143,21 @@ def test_a_node_is_silent_when_neither_of_its_two_gives_a_sign(
     left: dict[str, float], missing: set[str], off: set[str], unreachable: Unreachable
 ) -> None:
     assert unreachable_of(left, missing=missing, off=off) == unreachable
+
+
+def test_census_counts_no_fenced_node(elapsed: Elapsed) -> None:
+    """Otherwise the next lost node would not be fenced."""
+    no_client: Any = None
+    nodes, leases = Informer(no_client, NODES), Informer(no_client, LEASES)
+    reports = NodeReports(no_client, nodes, leases, "kubevirt", elapsed)
+    taint = {"key": node_states.OFF_TAINT, "effect": "NoExecute"}
+    for name, ready, taints in (("on", "True", []), ("lost", "Unknown", []), ("fenced", "Unknown", [taint]), ("returned", "True", [taint])):
+        status = {"conditions": [{"type": "Ready", "status": ready}]}
+        nodes.remember({"metadata": {"name": name}, "spec": {"taints": taints}, "status": status})
+        leases.remember(a_lease("a", name))
+    leases.remember(a_lease("a", "deleted"))
+    assert reports.census() == Census(reporting=2, unreachable=0)
+    elapsed.now += 40
+    leases.remember(a_lease("b", "on"))
+    leases.remember(a_lease("b", "returned"))
+    assert reports.census() == Census(reporting=1, unreachable=1)
