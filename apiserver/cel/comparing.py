@@ -56,7 +56,7 @@ def has_order(value: Value) -> bool:
 
 
 def contains(container: Value, value: Value) -> bool:
-    """Return whether a list has an equal element."""
+    """Return whether a list has an equal element. Raises CelError as :func:`equal`."""
     kind = type(value)
     if kind is str:
         return value in container  # Python's equality of strings is CEL's

@@ -163,7 +163,7 @@ class Read:
         labels: Sequence[str],
         read: Callable[[], Iterable[tuple[tuple[str, ...], float]]],
     ) -> None:
-        """``read`` yields (label values, number) per series, for each page."""
+        """``read`` is called for each page, and yields (label values, number) per series."""
         self.name = name
         self._head = list(heading(name, kind, documentation))
         self._labels = tuple(labels)

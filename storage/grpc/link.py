@@ -99,7 +99,7 @@ class Link(asyncio.Protocol):
         self._close_if_idle()
 
     def abort(self, why: str) -> None:
-        """Close at once; running calls fail with ``why``."""
+        """Close at once; running calls fail with RpcError ``why``."""
         self._session.lost(why)
         if self._transport:
             self._transport.abort()

@@ -25,7 +25,7 @@ def checked(read: Callable[[str], _T]) -> Callable[[str], _T]:
 
 
 def natural(text: str) -> int:
-    """Parse a non-negative integer for argparse."""
+    """Parse a non-negative integer for argparse. Raises ValueError or ArgumentTypeError."""
     number = int(text)
     if number < 0:
         raise ArgumentTypeError(f"{text} is negative")
@@ -49,5 +49,5 @@ def duration(text: str) -> timedelta:
 
 
 def seconds(text: str) -> float:
-    """Parse a Go duration, perhaps negative, and return seconds."""
+    """Parse a Go duration, perhaps negative, and return seconds. Raises ArgumentTypeError."""
     return duration(text).total_seconds()

@@ -42,7 +42,7 @@ async def read_part(served: Served, context: RequestContext, part: Read) -> Resp
 
 
 async def list_(served: Served, context: RequestContext) -> Response:
-    """Answer with a collection's objects; with ``limit``, a page of them."""
+    """Answer with a collection's objects; with ``limit``, a page of them. Raises StatusError."""
     representation = context.represent(*MANY)
     options = queries.list_options(context.request.query, watch=False)
     page = await listing.run(served.store, list_query(served, context, options))

@@ -75,7 +75,7 @@ def _prctl(option: int, first: int, second: object) -> None:
 def main(arguments: list[str]) -> None:
     """Become the program: ``unsandboxed.py PARENT FILES PROGRAM [ARGUMENT…]``.
 
-    PARENT is the pid of the starting process, with which the program ends; FILES the most descriptors of the program.
+    PARENT is the pid of the starting process, with which the program ends; FILES the most descriptors of the program. Raises OSError.
     """
     end_with(int(arguments[0]))
     most = int(arguments[1])
