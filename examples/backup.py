@@ -68,7 +68,7 @@ def _new_spec(vm: Object) -> Object:
 
 
 def _has_state(vm: Object) -> bool:
-    """Return whether a claim keeps UEFI's or the TPM's state, in a directory named by ``firmware.uuid``, else by the uid."""
+    """Return whether a claim keeps UEFI's or the TPM's state, in a directory named by its UUID."""
     return bool(dig(domain_of(vm), "firmware", "persistentState", "claimName"))
 
 

@@ -42,7 +42,6 @@ def convert(qemu_img: str, source: Path, target: Path, size: int) -> None:
 
 
 def _confine(size: int) -> None:
-    """Limit this process' memory and file size, and forbid core dumps of untrusted images."""
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

@@ -145,7 +145,7 @@ def warning(text: str) -> str:
 
 
 def etag_of(body: bytes) -> str:
-    """Return a document's entity tag, as in Go: SHA-512, hexadecimal in upper case, without quotes."""
+    """Return a document's entity tag, as in Go: SHA-512 in upper-case hexadecimal, without quotes."""
     return hashlib.sha512(body).hexdigest().upper()
 
 

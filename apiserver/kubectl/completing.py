@@ -46,7 +46,7 @@ def words(given: Sequence[str], names: Sequence[str], options: Mapping[str, Sequ
 
 
 def command_of(before: Sequence[str]) -> str | None:
-    """Return the command: the first word that is neither a flag nor its value, or None. For ``rollout`` with the second, as one text."""
+    """Return the first word that is neither a flag nor its value, or None; for ``rollout`` with the second, as one text."""
     skip, found = False, []
     for word in before:
         if not skip and not word.startswith("-"):

@@ -88,7 +88,7 @@ class SecretRotation:
 
 
 def secret_of(configuration: Object) -> str:
-    """Return the secret in the URL path of the configuration's first webhook that calls a Service; empty without one, or its secret."""
+    """Return the secret in the URL path of the configuration's first webhook that calls a Service; empty without one."""
     paths = [str(dig(each, "clientConfig", "service", "path") or "") for each in webhooks_of(configuration)]
     return paths[0].removeprefix(PREFIX) if paths and paths[0].startswith(PREFIX) else ""
 

@@ -164,7 +164,7 @@ def images_on_device(vm: Object, claims: Mapping[str, Object | None]) -> str:
 
 
 def filesystems_on_devices(vm: Object, claims: Mapping[str, Object | None]) -> tuple[str, ...]:
-    """Return the claims of ``devices.filesystems`` that are block devices, which cannot be shared with a guest as a file system."""
+    """Return the claims of ``devices.filesystems`` that are block devices."""
     return tuple(claim for claim in _of_filesystems(domain_of(vm)) if is_block(claims.get(claim)))
 
 

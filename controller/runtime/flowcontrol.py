@@ -26,7 +26,7 @@ class TokenBucket:
         return max(0.0, (tokens - self._filled(now)) / self._per_second)
 
     def spend(self, now: float, tokens: float = 1.0) -> None:
-        """Take tokens, even if they are not available: the bucket then has a debt, up to its limit."""
+        """Take tokens, even if they are not available; the debt is limited."""
         self._tokens = max(self._filled(now) - tokens, -self._debt)
 
     def try_accept(self, now: float, tokens: float = 1.0) -> bool:

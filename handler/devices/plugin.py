@@ -85,7 +85,7 @@ class Device:
         return tuple(f"{self.name}{index}" for index in range(IDS))
 
     def paths(self, ids: Iterable[str]) -> tuple[tuple[str, str], ...]:
-        """Return the path of the one device node, which is the same for all ids, and in the container as on the node."""
+        """Return the device node's path, in the container as on the node; all ids share it."""
         del ids
         return ((self.path, self.path),)
 

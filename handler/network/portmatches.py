@@ -29,7 +29,7 @@ def kept_from_guest(ports: Sequence[Port] | None, client_port: int) -> str:
 
 
 def forwarding(ports: Sequence[Port] | None) -> str:
-    """Return the nft chain that drops what comes in for other ports than :func:`translating` sent to the guest; empty for None."""
+    """Return the nft chain that drops traffic to ports not translated to the guest; empty if ``ports`` is None."""
     return "" if ports is None else _OTHER_PORTS
 
 

@@ -37,7 +37,7 @@ class Waiting:
 
     @contextmanager
     def one(self, uid: str, what: str) -> Iterator[None]:
-        """Count a reader of the machine with this uid while the block runs. Raises TooManyRequests if it or all machines have too many."""
+        """Count a reader of the machine with this uid while the block runs. Raises TooManyRequests, also for all machines' total."""
         if self._waiting[uid] >= MAX_WAITING_PER_MACHINE or self._waiting.total() >= MAX_WAITING:
             raise errors.TooManyRequests(
                 f"too many requests for {what} are waiting; try again later", errors.Details(retry_after_seconds=RETRY_SECONDS)

@@ -67,7 +67,7 @@ def from_storage(port: int) -> str:
 
 
 class Losses:
-    """Cuts off, stops or otherwise disturbs a node during the block of ``lost``, and brings it back at its end."""
+    """Disturbs a node during the block of ``lost``, and brings it back at its end."""
 
     def __init__(self, system: Kubectl, node: layout.Node) -> None:
         self._system = system

@@ -96,7 +96,7 @@ class Series:
         return self.counts if self.waited is None else [a + b for a, b in zip(self.counts, self.waited, strict=True)]
 
     def sli_durations(self) -> list[int]:
-        """Return the number of requests per SLI bucket of duration; the time of waiting does not count."""
+        """Return the number of requests per SLI bucket of duration minus waiting."""
         whole = self.counts if self.sli is None else [a + b for a, b in zip(self.counts, self.sli, strict=True)]
         return [sum(whole[: _SLI_FROM + 1]), *whole[_SLI_FROM + 1 :]]
 

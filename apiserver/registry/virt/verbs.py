@@ -516,7 +516,7 @@ def _discard_image(vm: Object) -> None:
 
 
 def _waits_to_retry(vm: Object, decision: power.Power) -> bool:
-    """Return whether the machine is between an ended attempt and an automatic next one; a request skips that pause."""
+    """Return whether the machine is between an ended attempt and an automatic next one."""
     return decision.on and decision.reason != "Requested" and phases.phase_of(vm) in phases.ENDED
 
 

@@ -498,7 +498,6 @@ def _fail_attempt(seen: Observed, reason: str, message: str) -> tuple[Action, ..
 
 
 def _has_failed(seen: Observed) -> bool:
-    """Return whether the current attempt is over and the guest stayed."""
     if departure.is_released(seen.migration) or migration_attempts.failure_of(seen.migration) is None:
         return False
     return phases.phase_of(seen.migration) == phases.TARGET_READY or migration_attempts.is_reported(seen.migration)

@@ -125,7 +125,6 @@ def _has_models(processors: frozenset[str]) -> bool:
 
 @lru_cache
 def _vendors(processors: frozenset[str]) -> frozenset[str]:
-    """Return the CPU vendors in ``host-model`` labels; an empty string for an unknown one."""
     prefix = names.HOST_MODEL_LABELS
     hosts = [each.removeprefix(prefix) for each in processors if each.startswith(prefix)]
     return frozenset(cpu_models.VENDORS.get(each, "") for each in hosts) or frozenset({""})

@@ -203,10 +203,7 @@ def _watch_over(seen: Observed, alive: tuple[Object, ...]) -> tuple[Action, ...]
 
 
 def _follow(seen: Observed) -> tuple[Action, ...]:
-    """Return the write, with Events, that brings a running guest's status up to date; empty if it is.
-
-    It changes place, outdated pod, edited hardware, and grown disks.
-    """
+    """Return the write, with Events, that updates a running guest's status: place, outdated pod, edited hardware, grown disks."""
     old = statuses.status_of(seen)
     status = dict(old)
     place = {key: str(old.get(key) or "") for key in ("nodeName", "podName")}

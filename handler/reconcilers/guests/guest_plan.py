@@ -188,7 +188,6 @@ def stands_still(launcher: messages.Status | None) -> bool:
 
 
 def _is_too_patient(launcher: messages.Status, vm: Mapping[str, Any]) -> bool:
-    """Return whether the machine's grace period is shorter than that of the launcher's shutdown; False if the launcher reports none."""
     return launcher.grace_seconds is not None and power.grace_seconds(vm) < launcher.grace_seconds
 
 

@@ -161,7 +161,7 @@ class MigrateTarget(migration_side.Side[side_plan.TargetAction]):
     async def _release(self, migration_uid: str, link: Link, paused: bool) -> None:  # noqa: FBT001 - as the listener calls it
         """Resume the guest here, unless a user ``paused`` it. Needs no API server.
 
-        Call it only after the source's launcher reported that the guest left.
+        First, the source's launcher must report that the guest left.
         """
         await migration_side.connection_of(link).call(messages.ReleaseMigration(migration_uid, paused))
 

@@ -110,7 +110,7 @@ def named(info: Object, names: Mapping[str, str]) -> Object:
 
 
 def packages(text: str) -> list[Object]:
-    """Return the packages in a listing of lines with name, tab and version, at most ``MAX_LINES``; lines without a tab are skipped."""
+    """Return the packages in a listing of lines with name, tab and version, at most ``MAX_LINES``."""
     lines = [line.partition("\t") for line in text[: 1 << 20].splitlines()[:MAX_LINES]]
     return [{"name": name, "version": version} for name, tab, version in lines if tab]
 

@@ -117,7 +117,7 @@ class Migrations:
     async def abort(self, uid: str) -> None:
         """Request the migration's end: in the source the domain stays if it has not left; a target stops waiting.
 
-        Raises RequestRefused if this pod takes no part in the migration, or libvirt refuses.
+        Raises RequestRefused if the pod takes no part in it, or libvirt refuses.
         """
         if not requests.is_to_abort(self._record.known, uid):
             self._record.take(known.withdrawn, uid, time.time())

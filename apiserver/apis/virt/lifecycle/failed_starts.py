@@ -109,7 +109,6 @@ def _started_on(attempt: Mapping[str, Any]) -> str:
 
 
 def _repairs(node: Object) -> Iterator[datetime]:
-    """Yield when an administrator repaired the node, and when its Node was created."""
     for found in (annotations_of(node).get(REPAIRED_ANNOTATION), dig(node, "metadata", "creationTimestamp")):
         if moment := times.parsed(found):
             yield moment

@@ -9,7 +9,7 @@ from apiserver.apis.virt.v1alpha1.domain.rules import Object
 
 
 def validate(disk: Object, path: Path) -> list[FieldError]:
-    """Return the errors of a shareable disk from ``hardware.disks.defaulted``, also in ``driver.cache``; none if it is not shareable."""
+    """Return errors of a shareable disk from ``hardware.disks.defaulted``, also in ``driver.cache``; none for others."""
     if not disk.get("shareable"):
         return []
     found = []
