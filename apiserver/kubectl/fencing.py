@@ -65,7 +65,7 @@ async def unfence(access: Access, node: str) -> str:
     found = await _node(access, node)
     if found is None:
         raise Failure(f"error: node {node} not found")
-    if not node_states.is_fenced(found):
+    if not node_states.has_off_taint(found):
         return f"node/{node} is not fenced"
     user, now = await _user(access), times.to_rfc3339(datetime.now(UTC))
     await _write(access, fencing.unfenced(found), f"unfence node {node}")

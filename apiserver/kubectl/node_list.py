@@ -48,7 +48,7 @@ def state_of(node: Object, lease: Object | None, now: datetime, avoided: failed_
     ready = condition(dig(node, "status", "conditions"), "Ready") or {}
     if ready.get("status") != "True":
         return State("NotReady", one_line(str(ready.get("message") or ""), MAX_REASON))
-    if node_states.is_fenced(node):
+    if node_states.has_off_taint(node):
         return State("Fenced", f"it reports; kubectl virt unfence {name_of(node)} lets pods run there again")
     if lease is None:
         return State("NoHandler", "virt-handler does not run there")

@@ -163,7 +163,7 @@ def _trim_node_annotations(node: Object) -> Object:
 def _trim_node_spec(node: Object) -> Object:
     cordoned: Object = {"unschedulable": True} if dig(node, "spec", "unschedulable") else {}
     taints = [each for each in node_states.taints_of(node) if each.get("key") in _OF_TAINTS or node_states.is_emptying(each)]
-    return {**cordoned, **({"taints": [{"key": each["key"], "effect": each["effect"]} for each in taints]} if taints else {})}
+    return {**cordoned, **({"taints": [_cut(each, ("key", "value", "effect"), MAX_NAME) for each in taints]} if taints else {})}
 
 
 def trim_node(node: Object) -> Object:
@@ -171,6 +171,7 @@ def trim_node(node: Object) -> Object:
     kept = ("name", "uid", "resourceVersion", "creationTimestamp")
     found = dig(node, "status", "conditions")
     ready, avoided = condition(found, "Ready") or {}, condition(found, node_states.NON_OPERATIONAL_CONDITION)
+    boot = node_states.boot_of(node)[:MAX_NAME]
     return {
         "metadata": {
             **{key: value for key, value in (node.get("metadata") or {}).items() if key in kept},
@@ -183,6 +184,7 @@ def trim_node(node: Object) -> Object:
                 {"type": "Ready", "status": ready.get("status", "Unknown")},
                 *([] if avoided is None else [_cut(avoided, _OF_CONDITION, MAX_TEXT)]),
             ],
+            **({"nodeInfo": {"bootID": boot}} if boot else {}),
             **{each: {names.KVM_RESOURCE: dig(node, "status", each, names.KVM_RESOURCE) or "0"} for each in ("allocatable", "capacity")},
         },
     }

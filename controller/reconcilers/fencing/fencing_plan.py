@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from apiserver.apis.meta.objects import Object, dig, name_of
+from apiserver.apis.meta.objects import Object, name_of
 from apiserver.apis.virt.kinds import dig_vm
 from apiserver.apis.virt.lifecycle import node_loss, power
 from apiserver.apis.virt.places import fencing, node_states
@@ -71,8 +71,10 @@ class Observed:
 
 def plan(seen: Observed) -> Decision:
     """Return Fence, Unfence, Refuse, Wait or Nothing for the node."""
+    if has_restarted(seen.node):
+        return Unfence()
     if node_states.is_fenced(seen.node):
-        return Unfence() if has_restarted(seen.node) else Nothing()
+        return Nothing()
     if seen.reports_for is None:
         return Nothing()
     if seen.reports_for:
@@ -88,23 +90,18 @@ def plan(seen: Observed) -> Decision:
 
 def is_of_interest(node: Object, waiting: int) -> bool:
     """Return whether the node is fenced, or its kubelet is unreachable and machines wait."""
-    return node_states.is_fenced(node) or bool(node_states.kubelet_is_unreachable(node) and waiting)
+    return node_states.has_off_taint(node) or bool(node_states.kubelet_is_unreachable(node) and waiting)
 
 
 def has_restarted(node: Object) -> bool:
     """Return whether a node that virt-controller fenced reports again, with another boot ID."""
-    before, now = fencing.ended_boot(node), boot_of(node)
+    before, now = fencing.ended_boot(node), node_states.boot_of(node)
     return bool(before and now and before != now) and not node_states.kubelet_is_unreachable(node)
-
-
-def boot_of(node: Object) -> str:
-    """Return the boot ID that the node's kubelet reported; else empty."""
-    return str(dig(node, "status", "nodeInfo", "bootID") or "")
 
 
 def contradiction(before: Object, after: Object) -> str:
     """Return a message if the kubelet reports, and ``after``, the Node read after the agent's call, has the boot ID of ``before``."""
-    if node_states.kubelet_is_unreachable(after) or boot_of(after) != boot_of(before):
+    if node_states.kubelet_is_unreachable(after) or node_states.boot_of(after) != node_states.boot_of(before):
         return ""
     return "it says that the node was off, but the kubelet reports with the same boot ID: correct the agent's data about this node"
 

@@ -132,11 +132,11 @@ class Fencing:
             self._warn(node, "FencingFailed", f"{message}: kubectl virt fence {name} --off")
             return Result(self._pauses.setdefault(name, Backoff(*_PAUSES)).next())
         done = f"fence agent {self._agent.name} switched the node off"
-        if fencing_plan.boot_of(after) != fencing_plan.boot_of(node):  # its kubelet reports the end of its pods
+        if node_states.boot_of(after) != node_states.boot_of(node):  # its kubelet reports the end of its pods
             self._warn(node, "NodeFenced", f"{done}, and it has started again")
         else:
             by, now = f"{FIELD_MANAGER} with {self._agent.name}", times.to_rfc3339(self._clock.now())
-            await self._write(fencing.fenced(after, by, now, fencing_plan.boot_of(after)))
+            await self._write(fencing.fenced(after, by, now, until_restart=True))
             self._warn(node, "NodeFenced", f"{done}; its virtual machines start elsewhere")
         self._forget(name)
         return Result()

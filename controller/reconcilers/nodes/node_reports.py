@@ -41,11 +41,13 @@ class Unreachable:
     missing: frozenset[str] = field(default_factory=frozenset)
     """Of ``whole``, those without a Node object."""
     off: frozenset[str] = field(default_factory=frozenset)
-    """Of ``whole``, those without a Node object or with the taint ``out-of-service``."""
+    """Of ``whole``, those without a Node object or with the taint ``out-of-service`` for this boot."""
+    fenced_before: frozenset[str] = field(default_factory=frozenset)
+    """Of ``whole``, those with that taint for an earlier boot. Kubernetes itself deletes their pods by force."""
 
     @property
     def fenced(self) -> frozenset[str]:
-        """Of ``whole``, those with the taint ``out-of-service``."""
+        """Of ``whole``, those with the taint ``out-of-service`` for this boot."""
         return self.off - self.missing
 
     def left(self, node: str) -> float | None:
@@ -53,15 +55,17 @@ class Unreachable:
         return 0.0 if node in self.whole else self.of_kubelet.get(node)
 
 
-def unreachable_of(left: Mapping[str, float], *, missing: Collection[str], off: Collection[str] = ()) -> Unreachable:
+def unreachable_of(
+    left: Mapping[str, float], *, missing: Collection[str], off: Collection[str] = (), fenced_before: Collection[str] = ()
+) -> Unreachable:
     """Return the unreachable nodes; with 0 seconds left, virt-handler is unreachable too.
 
     ``left`` has the seconds until virt-handler's last report expires, for each node with an unreachable kubelet. ``missing`` nodes have no
-    Node object, ``off`` ones the taint ``out-of-service``.
+    Node object, ``off`` ones the taint ``out-of-service``, ``fenced_before`` ones that taint for an earlier boot.
     """
     whole = frozenset(node for node, seconds in left.items() if not seconds)
     of_kubelet = {node: seconds for node, seconds in left.items() if seconds}
-    return Unreachable(whole, of_kubelet, whole & frozenset(missing), whole & frozenset((*missing, *off)))
+    return Unreachable(whole, of_kubelet, whole & frozenset(missing), whole & frozenset((*missing, *off)), whole & frozenset(fenced_before))
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +189,9 @@ class NodeReports:
         }
         found = {node: self._nodes.get("", node) for node in left}
         missing = {node for node, each in found.items() if each is None}
-        return unreachable_of(left, missing=missing, off={node for node, each in found.items() if node_states.is_fenced(each)})
+        off = {node for node, each in found.items() if node_states.is_fenced(each)}
+        before = {node for node, each in found.items() if node not in off and node_states.has_off_taint(each)}
+        return unreachable_of(left, missing=missing, off=off, fenced_before=before)
 
     async def _left(self, node: str) -> float:
         if not self._signs.left(node):
@@ -194,7 +200,8 @@ class NodeReports:
         return self._signs.left(node)
 
     def _node_changed(self, old: Object | None, new: Object | None) -> None:
-        if any(judge(old) != judge(new) for judge in (node_states.kubelet_is_unreachable, node_states.is_fenced)):
+        judges = (node_states.kubelet_is_unreachable, node_states.is_fenced, node_states.has_off_taint)
+        if any(judge(old) != judge(new) for judge in judges):
             self._notify(name_of(new or old or {}))
 
     def _lease_changed(self, old: Object | None, new: Object | None) -> None:

@@ -4,7 +4,7 @@
 evidence                                               verdict
 =====================================================  ===========================================================
 the pod has a final phase and no running container     over: its kubelet says so
-the pod is there, and a person calls its node off      over: the taint ``out-of-service``
+the pod is there, and a person calls its node off      over: the taint ``out-of-service`` for the node's latest boot
 the sealed Lease of a guardian lists the pod           over: that guardian has ended it, whatever else is known
 the API server lacks the pod, and no status names it   over: it never ran, or another pass saw its end
 the pod is gone, and so is its grace period            over: a kubelet that reports has ended its containers
@@ -172,7 +172,8 @@ def _is_sealed(node: str, uid: str, evidence: Evidence) -> bool:
 def _of_absent(pod: Absent, evidence: Evidence) -> Verdict:
     unreachable = _of_unreachable(pod.node, evidence)
     if unreachable == LOST:
-        return FENCED if pod.went_with_node or pod.node in evidence.unreachable.off else LOST
+        by_person = pod.went_with_node and pod.node not in evidence.unreachable.fenced_before
+        return FENCED if by_person or pod.node in evidence.unreachable.off else LOST
     return unreachable or (Unknown(Decider.TIME, pod.lingers) if pod.lingers else Over(Witness.TIME))
 
 

@@ -63,7 +63,8 @@ def _report_missing(seen: Observed, pod: Object) -> tuple[Action, ...]:
 def _report_lost(seen: Observed, lost: Object) -> tuple[Action, ...]:
     pod, node = name_of(lost), pod_state.node_of(lost)
     guardian = _of_guardian(node, uid_of(lost), seen)
-    message = f"node {node} does not report, and pod {pod} may still run there{guardian}{if_off(node)}, or kubectl delete pod {pod} --force"
+    by_force = "" if node in seen.evidence.unreachable.fenced_before else f", or kubectl delete pod {pod} --force"
+    message = f"node {node} does not report, and pod {pod} may still run there{guardian}{if_off(node)}{by_force}"
     return _report_unknown(seen, NODE_UNREACHABLE, message)
 
 

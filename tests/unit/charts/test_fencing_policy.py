@@ -37,7 +37,7 @@ def node(ready: str = "Unknown") -> Node:
     }
 
 
-FENCED: Final = fencing.fenced(node(), "virt-controller with redfish.py", NOW, "boot")
+FENCED: Final = fencing.fenced(node(), "virt-controller with redfish.py", NOW, until_restart=True)
 
 
 @pytest.fixture(scope="module")

@@ -3,28 +3,35 @@
 from __future__ import annotations
 
 import copy
-import re
-from collections.abc import Mapping
 from typing import Final
 
 from apiserver.apis.meta.objects import Object, annotations_of
 from apiserver.apis.virt.places import node_states
 
-TAINT: Final[Mapping[str, str]] = {"key": node_states.OFF_TAINT, "value": "nodeshutdown", "effect": "NoExecute"}
 _BOOT: Final = "boot-"
-_BOOT_ID: Final = re.compile(r"[0-9a-f-]{8,48}[0-9a-f]")
+_BY_PERSON: Final = "nodeshutdown"
 
 
-def fenced(node: Object, by: str, now: str, boot: str = "") -> Object:
+def fenced(node: Object, by: str, now: str, *, until_restart: bool = False) -> Object:
     """Return a copy of the Node with the out-of-service taint, and who fenced it: ``by`` at ``now``, a time in RFC 3339.
 
-    ``boot``, the ended boot ID (any other text is ignored), asks for unfencing after the next start.
+    The taint names the Node's boot ID. ``until_restart`` asks for unfencing after the next start.
     """
     found = copy.deepcopy(node)
-    value = {"value": f"{_BOOT}{boot}"} if _BOOT_ID.fullmatch(boot) else {}
-    found["spec"] = {**(found.get("spec") or {}), "taints": [*_others(found), {**TAINT, **value, "timeAdded": now}]}
+    taint = {
+        "key": node_states.OFF_TAINT,
+        "value": _value(node_states.boot_of(node), until_restart=until_restart),
+        "effect": "NoExecute",
+        "timeAdded": now,
+    }
+    found["spec"] = {**(found.get("spec") or {}), "taints": [*_others(found), taint]}
     found["metadata"]["annotations"] = {**annotations_of(found), node_states.FENCED_BY_ANNOTATION: f"{by} at {now}"}
     return found
+
+
+def _value(boot: str, *, until_restart: bool) -> str:
+    named = f"{_BOOT}{boot}" if until_restart else f"{_BY_PERSON}-{_BOOT}{boot}"
+    return named if node_states.OFF_VALUE.fullmatch(named) else _BY_PERSON
 
 
 def ended_boot(node: Object) -> str:

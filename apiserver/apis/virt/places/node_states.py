@@ -5,6 +5,7 @@ Cordoning or tainting a node needs rights on Nodes, which tenants lack.
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 from apiserver.apis.meta.objects import Object, condition, dig
@@ -13,7 +14,9 @@ from apiserver.apis.virt.places import names
 EMPTYING_TAINTS: Final = frozenset({"node.kubernetes.io/unschedulable", "ToBeDeletedByClusterAutoscaler", "karpenter.sh/disrupted"})
 """Taints of kubectl cordon, the cluster autoscaler and Karpenter, besides ``spec.unschedulable``."""
 OFF_TAINT: Final = "node.kubernetes.io/out-of-service"
-"""A person states that the node is off (KEP-2268)."""
+"""A person or fence agent states that the node is off (KEP-2268)."""
+OFF_VALUE: Final = re.compile(r"(?:nodeshutdown-)?boot-([0-9a-f-]{8,43}[0-9a-f])")
+"""A value of that taint which names the boot that ended (``fencing``)."""
 NON_OPERATIONAL_TAINT: Final = f"{names.GROUP}/non-operational"
 """virt-controller sets it, if the administrator allows that (docs/operating/nodes.md)."""
 NON_OPERATIONAL_CONDITION: Final = "KubevirtNonOperational"
@@ -29,8 +32,26 @@ def is_being_emptied(node: Object | None) -> bool:
 
 
 def is_fenced(node: Object | None) -> bool:
-    """Return whether a person or fence agent states that the node is off: by the taint, or by deleting the Node."""
-    return node is None or any(each.get("key") == OFF_TAINT for each in taints_of(node))
+    """Return whether a person or fence agent states that the node is off: by the taint, or by deleting the Node.
+
+    A taint that names a boot says nothing about guests of later boots.
+    """
+    return node is None or any(_ended_boot(each) in ("", boot_of(node)) for each in taints_of(node) if each.get("key") == OFF_TAINT)
+
+
+def has_off_taint(node: Object | None) -> bool:
+    """Return whether the node has the taint ``out-of-service``, perhaps from before its latest start."""
+    return any(each.get("key") == OFF_TAINT for each in taints_of(node))
+
+
+def _ended_boot(taint: Object) -> str:
+    named = OFF_VALUE.fullmatch(str(taint.get("value") or ""))
+    return named[1] if named else ""
+
+
+def boot_of(node: Object | None) -> str:
+    """Return the boot ID that the node's kubelet reported; else empty."""
+    return str(dig(node, "status", "nodeInfo", "bootID") or "")
 
 
 def kubelet_is_unreachable(node: Object | None) -> bool:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from apiserver.apis.virt.places import fencing
+from apiserver.apis.virt.places import fencing, node_states
 from apiserver.kubectl import fencing_plan
 
 NOW = "2026-01-01T00:00:00Z"
@@ -50,6 +50,24 @@ def test_fence_adds_one_taint_and_unfence_restores_the_node() -> None:
     assert once["spec"]["taints"] == [{"key": "other", "effect": "NoSchedule"}, taint]
     assert once["metadata"]["annotations"] == {"a": "b", "kubevirt.io/fenced-by": f"jane at {NOW}"}
     assert fencing.unfenced(once) == node()
+
+
+def test_a_fence_names_the_boot_that_it_is_about() -> None:
+    boot = "6f1c2d3e-0000-4000-8000-000000000001"
+    once = fencing.fenced({**node(), "status": {"nodeInfo": {"bootID": boot}}}, "jane", NOW)
+    assert once["spec"]["taints"][-1]["value"] == f"nodeshutdown-boot-{boot}"
+    assert (node_states.is_fenced(once), node_states.has_off_taint(once)) == (True, True)
+    again = {**once, "status": {"nodeInfo": {"bootID": boot.replace("1", "2")}}}
+    assert (node_states.is_fenced(again), node_states.has_off_taint(again)) == (False, True)
+    twice = fencing.fenced(again, "jane", NOW)
+    assert (node_states.is_fenced(twice), len(twice["spec"]["taints"])) == (True, 2)
+    assert fencing.ended_boot(once) == "", "only a person unfences it"
+
+
+@pytest.mark.parametrize("value", ["", "nodeshutdown", "boot-failure", "boot-"])
+def test_a_taint_without_a_boot_counts_for_every_boot(value: str) -> None:
+    found = {"spec": {"taints": [{"key": node_states.OFF_TAINT, "value": value}]}, "status": {"nodeInfo": {"bootID": "0" * 32}}}
+    assert node_states.is_fenced(found)
 
 
 def test_question_names_the_machines_up_to_a_limit() -> None:

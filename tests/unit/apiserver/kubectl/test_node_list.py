@@ -42,6 +42,7 @@ def lease(renewed: str = FRESH) -> dict[str, Any]:
         (node("Unknown"), OLD, "Unreachable", "kubectl virt fence node1 --off"),
         (node("Unknown"), None, "Unreachable", "kubectl virt fence node1 --off"),
         (node("Unknown", taints=[TAINT]), OLD, "Off", "fenced"),
+        (node("Unknown", taints=[TAINT | {"value": f"boot-{'a' * 32}"}]), OLD, "Unreachable", "kubectl virt fence node1 --off"),
         (node("Unknown", taints=[TAINT]), FRESH, "Unreachable", "the node is on"),
         (node(taints=[TAINT]), FRESH, "Fenced", "kubectl virt unfence node1"),
         (node(), "yesterday", "NoHandler", "yesterday"),

@@ -166,7 +166,7 @@ def test_malformed_migration_annotations_are_dropped(wrong: Any) -> None:
         ({"unschedulable": True, "taints": [{"key": "a", "effect": "NoSchedule"}]}, {"unschedulable": True}),
         (
             {"taints": [{"key": "karpenter.sh/disrupted", "effect": "NoSchedule", "value": "x", "timeAdded": "y"}]},
-            {"taints": [{"key": "karpenter.sh/disrupted", "effect": "NoSchedule"}]},
+            {"taints": [{"key": "karpenter.sh/disrupted", "value": "x", "effect": "NoSchedule"}]},
         ),
         ({"taints": [{"key": "karpenter.sh/disrupted", "effect": "PreferNoSchedule"}]}, {}),
     ],

@@ -19,6 +19,11 @@ def node(ready: str = "Unknown", boot: str = ONE) -> dict[str, Any]:
     return {"metadata": {"name": "node1"}, "spec": {}, "status": status}
 
 
+def fenced(by: str, ready: str, boot: str) -> dict[str, Any]:
+    """Return a Node that was fenced by a person or the agent during boot ONE, as it is now."""
+    return {**fencing.fenced(node(), by, NOW, until_restart=by == "agent"), "status": node(ready, boot)["status"]}
+
+
 UNREACHABLE = Observed(node(), reports_for=0.0, unreachable_for=10.0, waiting=1, unreachable=1, nodes=3, delay=10.0)
 
 
@@ -31,11 +36,12 @@ UNREACHABLE = Observed(node(), reports_for=0.0, unreachable_for=10.0, waiting=1,
         ({"waiting": 0}, Wait(fencing_plan.LOOK_SECONDS)),
         ({"unreachable_for": 4.0}, Wait(6.0)),
         ({"unreachable": 1, "nodes": 2}, Fence()),
-        ({"node": fencing.fenced(node(), "jane", NOW)}, Nothing()),
-        ({"node": fencing.fenced(node("True", TWO), "jane", NOW)}, Nothing()),
-        ({"node": fencing.fenced(node("Unknown", TWO), "agent", NOW, ONE)}, Nothing()),
-        ({"node": fencing.fenced(node("True", ONE), "agent", NOW, ONE)}, Nothing()),
-        ({"node": fencing.fenced(node("True", TWO), "agent", NOW, ONE)}, Unfence()),
+        ({"node": fenced("jane", "Unknown", ONE)}, Nothing()),
+        ({"node": fenced("jane", "True", TWO), "reports_for": None}, Nothing()),
+        ({"node": fenced("jane", "Unknown", TWO)}, Fence()),
+        ({"node": fenced("agent", "Unknown", TWO)}, Fence()),
+        ({"node": fenced("agent", "True", ONE)}, Nothing()),
+        ({"node": fenced("agent", "True", TWO)}, Unfence()),
     ],
 )
 def test_unreachable_node_is_fenced_and_its_start_unfences_it(changes: dict[str, Any], decision: Decision) -> None:
@@ -69,7 +75,7 @@ def test_only_machines_that_restart_elsewhere_need_a_fence() -> None:
 
 
 def test_unfencing_restores_the_node() -> None:
-    assert fencing.unfenced(fencing.fenced(node(), "agent", NOW, ONE)) == {
+    assert fencing.unfenced(fenced("agent", "Unknown", ONE)) == {
         **node(),
         "metadata": {"name": "node1", "annotations": {}},
         "spec": {"taints": []},
@@ -78,17 +84,17 @@ def test_unfencing_restores_the_node() -> None:
 
 def test_only_the_taint_says_which_boot_has_ended() -> None:
     """A kubelet can write its own Node's annotations, and report any boot ID."""
-    by_person = fencing.fenced(node("True", TWO), "jane", NOW)
+    by_person = fenced("jane", "True", TWO)
     by_person["metadata"]["annotations"]["kubevirt.io/fenced-boot-id"] = ONE
     assert not fencing_plan.has_restarted(by_person)
-    assert fencing.ended_boot(fencing.fenced(node(), "agent", NOW, ONE)) == ONE
-    hostile = fencing.fenced(node(), "agent", NOW, "x" * 70)
+    assert fencing.ended_boot(fenced("agent", "True", TWO)) == ONE
+    hostile = fencing.fenced(node(boot="x" * 70), "agent", NOW, until_restart=True)
     assert (fencing.ended_boot(hostile), hostile["spec"]["taints"][0]["value"]) == ("", "nodeshutdown")
 
 
 @pytest.mark.parametrize(
     ("found", "waiting", "interests"),
-    [(node(), 1, True), (node(), 0, False), (node("True"), 1, False), (fencing.fenced(node("True"), "jane", NOW), 0, True)],
+    [(node(), 1, True), (node(), 0, False), (node("True"), 1, False), (fenced("agent", "True", TWO), 0, True)],
 )
 def test_nodes_without_anything_to_do_are_left_alone(found: dict[str, Any], waiting: int, interests: bool) -> None:
     assert fencing_plan.is_of_interest(found, waiting) == interests

@@ -88,6 +88,17 @@ async def test_grace_period_restarts_when_a_silent_node_reports() -> None:
     assert await world.look() == liveness.LOST
 
 
+@pytest.mark.parametrize(("boot", "fenced", "before"), [("a" * 32, {"node1"}, set()), ("b" * 32, set(), {"node1"})])
+async def test_a_forgotten_fence_says_nothing_of_a_new_boot(boot: str, fenced: set[str], before: set[str]) -> None:
+    world = World()
+    taint = {"key": "node.kubernetes.io/out-of-service", "value": f"nodeshutdown-boot-{'a' * 32}", "effect": "NoExecute"}
+    status = {"conditions": [{"type": "Ready", "status": "Unknown"}], "nodeInfo": {"bootID": boot}}
+    world.nodes.remember(trim_node({"metadata": {"name": "node1"}, "spec": {"taints": [taint]}, "status": status}))
+    world.now += 121.0
+    found = await world.reports.unreachable(["node1"])
+    assert (set(found.fenced), set(found.fenced_before)) == (fenced, before)
+
+
 @pytest.mark.parametrize("node", [None, {"spec": {"taints": [{"key": "node.kubernetes.io/out-of-service", "effect": "NoExecute"}]}}])
 async def test_a_person_calls_a_silent_node_off(node: dict[str, Any] | None) -> None:
     world = World()

@@ -38,7 +38,8 @@ def evidence(draw: st.DrawFn) -> Evidence:
     mute = draw(st.frozensets(st.sampled_from(["node1", "node2"]))) - silent
     off = draw(st.frozensets(st.sampled_from(["node1", "node2"]))) & silent
     missing = draw(st.frozensets(st.sampled_from(["node1", "node2"]))) & off
-    return Evidence(Unreachable(silent, {node: draw(st.sampled_from([0.5, 17.0])) for node in sorted(mute)}, missing, off))
+    before = draw(st.frozensets(st.sampled_from(["node1", "node2"]))) & silent - off
+    return Evidence(Unreachable(silent, {node: draw(st.sampled_from([0.5, 17.0])) for node in sorted(mute)}, missing, off, before))
 
 
 ABSENT = st.builds(
@@ -76,7 +77,8 @@ def test_a_pod_that_may_run_is_alive_unless_its_node_is_silent(pod: dict[str, An
 def test_missing_pod_is_over_after_its_time_or_by_a_person(pod: Absent, known: Evidence) -> None:
     found, unreachable = verdict(pod, known), known.unreachable
     if pod.node in unreachable.whole:
-        assert found == (Over(Witness.PERSON) if pod.went_with_node or pod.node in unreachable.off else LOST)
+        by_person = pod.went_with_node and pod.node not in unreachable.fenced_before
+        assert found == (Over(Witness.PERSON) if by_person or pod.node in unreachable.off else LOST)
     elif pod.node in unreachable.of_kubelet:
         assert found == Unknown(Decider.KUBELET, unreachable.of_kubelet[pod.node])
     else:
