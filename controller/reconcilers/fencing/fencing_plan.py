@@ -9,9 +9,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from apiserver.apis.meta.objects import Object, name_of
+from apiserver.apis.meta.objects import Object, condition, name_of
 from apiserver.apis.virt.kinds import dig_vm
-from apiserver.apis.virt.lifecycle import node_loss, power
+from apiserver.apis.virt.lifecycle import conditions, node_loss, phases, power
 from apiserver.apis.virt.places import fencing, node_states
 
 LOOK_SECONDS: Final = 10.0
@@ -107,9 +107,17 @@ def contradiction(before: Object, after: Object) -> str:
 
 
 def restarts_elsewhere(vm: Object, node: str) -> bool:
-    """Return whether the machine's pod is on the node, and the machine restarts elsewhere once the node is fenced."""
+    """Return whether the machine's pod or disk is on the node, and the machine restarts elsewhere once the node is fenced."""
     is_there = dig_vm(vm, "status", "nodeName") == node and bool(dig_vm(vm, "status", "podUID"))
-    return is_there and dig_vm(vm, "spec", "onNodeLoss") != node_loss.WAIT and power.decide(vm).on
+    return (is_there or _may_wait_for_disks(vm, node)) and dig_vm(vm, "spec", "onNodeLoss") != node_loss.WAIT and power.decide(vm).on
+
+
+def _may_wait_for_disks(vm: Object, node: str) -> bool:
+    """Return whether the machine was lost with the node and has no guest since. After a seal, its disks may still be attached there."""
+    if condition(dig_vm(vm, "status", "conditions"), conditions.NODE_LOST) is None or phases.phase_of(vm) in phases.WITH_GUEST:
+        return False
+    ended = [each for each in dig_vm(vm, "status", "attempts") or () if power.has_ended(each)]
+    return bool(ended) and ended[-1].get("nodeName") == node
 
 
 def count_waiting(machines: Iterable[Object], node: str) -> int:

@@ -74,6 +74,25 @@ def test_only_machines_that_restart_elsewhere_need_a_fence() -> None:
     assert fencing_plan.count_waiting([machine(), machine("node2"), machine()], "node1") == 2
 
 
+@pytest.mark.parametrize(
+    ("phase", "status", "node_name", "waits"),
+    [
+        ("Failed", "True", "node1", True),
+        ("Scheduling", "False", "node1", True),
+        ("Scheduling", "False", "node2", False),
+        ("Scheduling", "", "node1", False),
+        ("Running", "False", "node1", False),
+    ],
+)
+def test_a_sealed_machine_needs_a_fence_for_its_disks(phase: str, status: str, node_name: str, waits: bool) -> None:
+    """The seal came before the agent's call, and Kubernetes detaches the disks of a node that is fenced."""
+    vm = machine("")
+    lost = [{"number": 1, "podName": "p", "nodeName": node_name, "result": "Failed"}]
+    vm["status"] |= {"phase": phase, "attempt": 2, "attempts": [*lost, {"number": 2, "podName": "q"}]}
+    vm["status"]["conditions"] = [{"type": "NodeLost", "status": status}] if status else []
+    assert fencing_plan.restarts_elsewhere(vm, "node1") == waits
+
+
 def test_unfencing_restores_the_node() -> None:
     assert fencing.unfenced(fenced("agent", "Unknown", ONE)) == {
         **node(),
