@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from apiserver.apis.meta.objects import condition, is_true, name_of
+from apiserver.apis.meta.objects import condition, is_true, name_of, uid_of
+from apiserver.apis.virt import guards
 from apiserver.apis.virt.places import names
 from handler import heartbeat
 from handler.devices.acceleration import Verdict
@@ -175,6 +176,20 @@ async def test_a_deleted_lease_is_a_silent_handler_at_once(api: FakeAPI, node: N
     await node.phase_is("Unknown")
     assert api.all(PODS)
     assert api.all(VMS)
+
+
+async def test_a_sealed_promise_starts_the_machine_elsewhere(api: FakeAPI, node: Node) -> None:
+    """No other event comes: the pod of the unreachable node stays as it is."""
+    await node.beat()
+    pod = await node.running()
+    promised = guards.lease("node1", LEASE_NAMESPACE, guards.Promise(pods=(uid_of(pod),)), "1990-01-01T00:00:00Z", None)
+    await api.put(LEASES, promised)
+    await node.kubelet("Unknown")
+    await node.falls_silent()
+    await asyncio.sleep(0.1)
+    assert node.phase() == "Unknown"
+    await api.put(LEASES, guards.sealed(promised, "1990-01-01T00:01:00Z"))
+    await node.pod(2)
 
 
 @pytest.mark.parametrize("policy", ["Restart", "Wait"])

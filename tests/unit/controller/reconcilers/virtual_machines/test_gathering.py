@@ -1,13 +1,26 @@
 from __future__ import annotations
 
+import dataclasses
+from dataclasses import dataclass
 from typing import Any, cast
 
 import pytest
 
-from apiserver.apis.meta.objects import Object, name_of
+from apiserver.apis.core.resources import PODS
+from apiserver.apis.meta.objects import Object, name_of, uid_of
 from apiserver.client.informer import Informer
 from apiserver.client.store import Store
-from controller.reconcilers.indexes import BY_HELD_STORAGE, BY_STORAGE, MAX_NAMESAKES, Informers, held_storage_of_vm, storage_of_vm
+from controller.reconcilers.indexes import (
+    BY_HELD_STORAGE,
+    BY_OWNER,
+    BY_STORAGE,
+    MAX_NAMESAKES,
+    Informers,
+    held_storage_of_vm,
+    storage_of_vm,
+)
+from controller.reconcilers.nodes.node_reports import Unreachable, unreachable_of
+from controller.reconcilers.pods.ownership import owners_of
 from controller.reconcilers.settings import Settings
 from controller.reconcilers.virtual_machines.gathering import Gathering
 from controller.reconcilers.virtual_machines.reconciler import VirtualMachines
@@ -143,3 +156,42 @@ def test_waiting_machines_are_requeued_when_a_guest_lost_a_disk() -> None:
     edited, done = (a_machine("first", phase="Running") for _ in range(2))
     edited["status"]["running"] = {"generation": 1, "domain": {"devices": {"disks": [claim()]}}}
     assert woken(edited, done) == ["for-data"]
+
+
+@dataclass
+class Server:
+    """The API server, and reports of node1, which is lost."""
+
+    vm: Object
+    pods: list[Object]
+    fenced: bool
+
+    async def get(self, *_: Any) -> Object:
+        return self.vm
+
+    async def list(self, *_: Any, **__: Any) -> Object:
+        return {"items": self.pods}
+
+    def sealed_pods(self) -> dict[str, frozenset[str]]:
+        return {} if self.fenced else {"node1": frozenset({uid_of(a_pod())})}
+
+    def promised_pods(self, _: str) -> None:
+        return None
+
+    async def unreachable(self, _: Any) -> Unreachable:
+        return unreachable_of({"node1": 0.0}, missing=(), off=("node1",) if self.fenced else ())
+
+
+@pytest.mark.parametrize("fenced", [True, False])
+async def test_a_lost_pod_ends_nothing_in_an_old_copy(fenced: bool) -> None:
+    """A migration moved the guest away before its source was lost, and the informers have not seen that."""
+    old, moved = a_pod(), a_pod(migration="move", node="node2")
+    vm = a_vm(phase="Running", attempts=[an_attempt()])
+    live = {**vm, "status": {**vm["status"], "podName": name_of(moved), "podUID": uid_of(moved), "nodeName": "node2"}}
+    pods = Informer(NONE, PODS, indexers={BY_OWNER: owners_of})
+    pods.remember(old)
+    informers = dataclasses.replace(known(vm), pods=pods)
+    server: Any = Server(live, [old, moved], fenced)
+    gathering = Gathering(server, NONE, SETTINGS, informers, server, targets=NONE, elapsed=lambda: 0.0)
+    found, its_pods, _ = await gathering._pods(vm, [])
+    assert (found, its_pods) == (live, (old, moved))

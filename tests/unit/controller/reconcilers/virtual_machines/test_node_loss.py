@@ -177,6 +177,7 @@ def test_machines_restart_by_priority_a_few_at_a_time() -> None:
 def test_recent_restarts_take_their_places_for_an_interval() -> None:
     machine, recent, old = lost("a"), lost("x", status="False", ago=4.0), lost("y", status="False", ago=11.0)
     assert restart_turns.turn(machine, Queue((machine, recent, old)), LIMITS, NOW) is None
+    assert list(Queue((machine, recent)).recent(recent, 10.0, NOW)) == [], "its own restart takes no place, as in an old copy"
     other = lost("z", status="False", ago=7.0)
     found = restart_turns.turn(machine, Queue((machine, recent, other)), LIMITS, NOW)
     assert found is not None
