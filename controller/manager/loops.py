@@ -108,7 +108,11 @@ SOURCES: Final[Mapping[str, Source]] = MappingProxyType(
         "nodes": Source(
             NODES,
             trimming.trim_node,
-            {indexes.BY_DEVICE: indexes.devices_of_node, indexes.BY_EMPTYING: indexes.emptying_of_node},
+            {
+                indexes.BY_DEVICE: indexes.devices_of_node,
+                indexes.BY_EMPTYING: indexes.emptying_of_node,
+                indexes.BY_FENCE: indexes.fence_of_node,
+            },
         ),
         "leases": Source(
             LEASES,

@@ -17,6 +17,7 @@ from apiserver.apis.virt.spec import reserved_claims
 from apiserver.apis.virt.spec.described import domain_of
 from apiserver.client.informer import Informer
 from controller.reconcilers import disk_claims, precedence
+from controller.reconcilers.launcher_pods import scheduling
 from controller.reconcilers.pods import ownership, pod_state
 
 MAX_NAMESAKES: Final = 64
@@ -54,6 +55,9 @@ BY_DEVICE: Final = "device"
 BY_EMPTYING: Final = "emptying"
 """Nodes that are being emptied, by :data:`EMPTIED`."""
 EMPTIED: Final = "emptied"
+BY_FENCE: Final = "fence"
+"""Nodes with the taint ``out-of-service``, by :data:`FENCED`."""
+FENCED: Final = "fenced"
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +136,12 @@ class Informers:
         nodes = {name_of(each): each for each in self.nodes.list()}
         return failed_starts.non_operational(nodes, {node: list(self.vms.by_index(BY_TRIED_NODE, node)) for node in suspects}, now)
 
+    def fenced_nodes(self, vm: Object) -> frozenset[str]:
+        """Return the fenced nodes where no pod of the machine may start: its guest would count as dead, or be evicted."""
+        found = self.nodes.by_index(BY_FENCE, FENCED)
+        tolerates = scheduling.tolerates_fence(vm)
+        return frozenset(name_of(each) for each in found if not tolerates or node_states.is_fenced(each))
+
     def machines_with_mac(self, mac: Mac) -> Iterable[Object]:
         """Return the machines that specify this MAC address, at most ``MAX_NAMESAKES``."""
         return self.vms.by_index(BY_MAC, mac, MAX_NAMESAKES)
@@ -162,6 +172,11 @@ def devices_of_node(node: Object) -> list[str]:
 def emptying_of_node(node: Object) -> list[str]:
     """Return the key in ``BY_EMPTYING`` if the node is being emptied, else none."""
     return [EMPTIED] if node_states.is_being_emptied(node) else []
+
+
+def fence_of_node(node: Object) -> list[str]:
+    """Return the key in ``BY_FENCE`` if the node has the taint ``out-of-service``, else none."""
+    return [FENCED] if node_states.has_off_taint(node) else []
 
 
 def age_of_vm(vm: Object) -> list[str]:

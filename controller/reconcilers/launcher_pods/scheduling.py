@@ -9,7 +9,7 @@ from typing import Final
 from apiserver.apis.meta.lines import one_line
 from apiserver.apis.meta.objects import Object
 from apiserver.apis.virt.kinds import dig_vm
-from apiserver.apis.virt.places import names
+from apiserver.apis.virt.places import names, node_states
 from apiserver.apis.virt.spec.chosen_cpu import Chosen
 from controller.reconcilers.launcher_pods import cpu
 
@@ -34,7 +34,7 @@ class Placement:
     """Preferably; attempts or migrations failed there."""
     not_on_node: str = ""
     never_on: tuple[str, ...] = ()
-    """Their virt-handlers are incompatible."""
+    """Their virt-handlers are incompatible, or they are fenced."""
     only_on: str = ""
     """A suspended guest needs this node; empty: any."""
     node_selector: Mapping[str, str] = field(default_factory=dict)
@@ -77,6 +77,19 @@ def tolerations(vm: Object) -> list[Object]:
     Of all tolerations that match a taint, Kubernetes uses the shortest time.
     """
     return [*(dig_vm(vm, "spec", "tolerations") or ()), *STAYS]
+
+
+def tolerates_fence(vm: Object) -> bool:
+    """Return whether the machine's tolerations match the taint ``out-of-service``, so that it does not keep the machine's pods away."""
+    return any(
+        each.get("key") in (None, "", node_states.OFF_TAINT) and each.get("effect") in (None, "", "NoExecute")
+        for each in dig_vm(vm, "spec", "tolerations") or ()
+    )
+
+
+def never_on(vm: Object, incompatible: Iterable[str], fenced: Iterable[str]) -> tuple[str, ...]:
+    """Return :attr:`Placement.never_on`. Fenced nodes are named only if the machine tolerates their taint, which may go earlier."""
+    return tuple(sorted({*incompatible, *(fenced if tolerates_fence(vm) else ())}))
 
 
 def in_words(selector: Mapping[str, str]) -> str:

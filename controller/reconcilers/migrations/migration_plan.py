@@ -101,6 +101,8 @@ class Observed:
     limits: MigrationLimits = field(default_factory=MigrationLimits)
     incompatible: Mapping[str, str] = field(default_factory=dict)
     """By node; each has an incompatible virt-handler."""
+    fenced: frozenset[str] = frozenset()
+    """Nodes where no pod of the machine may start."""
     evidence: Evidence = NOTHING
     """About a target that is gone and was not seen to end."""
     kubelet: KubeletEvents = field(default_factory=KubeletEvents)
@@ -242,7 +244,7 @@ def _create_target(seen: Observed) -> tuple[Action, ...]:
         kvm=kvm,
         avoid_nodes=migration_attempts.nodes_of(seen.migration),
         not_on_node=node,
-        never_on=tuple(sorted(seen.incompatible)),
+        never_on=scheduling.never_on(seen.vm, seen.incompatible, seen.fenced),
         node_selector=selector,
         source_labels=cpu.of_source(seen.source_labels),
         chosen=chosen_cpu.running(seen.vm) if kvm else None,

@@ -183,6 +183,7 @@ class Migrations:
             source_labels=await self._labels_of_node(pod) if turn.may_begin and planning.relies_on_node(migration, vm, pod) else {},
             limits=self._limits,
             incompatible=incompatible_nodes(self._informers.leases),
+            fenced=self._informers.fenced_nodes(vm) if vm is not None and turn.may_begin else frozenset(),
             evidence=gathered,
             kubelet=events,
             networks=named,

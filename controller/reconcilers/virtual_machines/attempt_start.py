@@ -26,7 +26,7 @@ def begin(seen: Observed, decision: power.Power) -> tuple[Action, ...]:
     placement = scheduling.Placement(
         kvm=kvm,
         avoid_nodes=_avoided(seen),
-        never_on=tuple(sorted(seen.incompatible)),
+        never_on=scheduling.never_on(seen.vm, seen.incompatible, seen.fenced),
         only_on=cpu.only_node(seen.vm),
         node_selector=power.node_selector(seen.vm, decision.attempt),
     )

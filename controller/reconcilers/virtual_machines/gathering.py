@@ -107,6 +107,7 @@ class Gathering:
             mount_events=events.mounts,
             sandbox_events=events.sandboxes,
             incompatible=incompatible_nodes(self._informers.leases),
+            fenced=self._informers.fenced_nodes(vm),
             non_operational={} if attempts.is_open(vm) else self._non_operational.value(lambda: self._informers.non_operational(now)),
             lost=await self._lost(vm),
             nodes=() if attempts.is_open(vm) or not chosen_cpu.is_to_choose(vm) else tuple(self._informers.nodes.list()),

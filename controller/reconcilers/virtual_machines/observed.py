@@ -48,6 +48,8 @@ class Observed:
     sandbox_events: tuple[Object, ...] = ()
     incompatible: Mapping[str, str] = field(default_factory=dict)
     """By node; each has an incompatible virt-handler."""
+    fenced: frozenset[str] = frozenset()
+    """Nodes where no pod of the machine may start."""
     non_operational: Mapping[str, failed_starts.Verdict] = field(default_factory=dict)
     trials: frozenset[str] = frozenset()
     """Of these nodes, those that this start may try."""

@@ -114,6 +114,14 @@ def node_not_found(seen: Observed, _: power.Power) -> Obstacle | None:
     return Obstacle(conditions.READY, unreachable_nodes.NODE_NOT_FOUND, message)
 
 
+def node_fenced(seen: Observed, _: power.Power) -> Obstacle | None:
+    """Return an obstacle if node ``spec.nodeName`` is fenced. Each pod there would be lost, and count as an attempt."""
+    if (node := dig_vm(seen.vm, "spec", "nodeName")) not in seen.fenced:
+        return None
+    message = f"node {node} is fenced; the virtual machine starts there after the repair and kubectl virt unfence {node}"
+    return Obstacle(conditions.READY, unreachable_nodes.NODE_FENCED, message)
+
+
 def saved_on_another_node(seen: Observed, _: power.Power) -> Obstacle | None:
     """Return an obstacle if ``spec.nodeName`` is set, and another node is the only one where a suspended guest can resume."""
     wanted, node = dig_vm(seen.vm, "spec", "nodeName"), cpu.only_node(seen.vm)
@@ -152,6 +160,7 @@ RULES: Final[tuple[Rule, ...]] = (
     network_not_usable,
     handler_not_understood,
     node_not_found,
+    node_fenced,
     saved_on_another_node,
     back_off,
     turn_to_restart,

@@ -16,8 +16,9 @@ from controller.reconcilers.virtual_machines.observed import Observed, own_pod
 NODE_UNREACHABLE: Final = "NodeUnreachable"
 KUBELET_UNREACHABLE: Final = "KubeletUnreachable"
 NODE_NOT_FOUND: Final = "NodeNotFound"
+NODE_FENCED: Final = "NodeFenced"
 POD_MAY_RUN: Final = "PodMayRun"
-REASONS: Final = frozenset({NODE_UNREACHABLE, KUBELET_UNREACHABLE, NODE_NOT_FOUND, POD_MAY_RUN})
+REASONS: Final = frozenset({NODE_UNREACHABLE, KUBELET_UNREACHABLE, NODE_NOT_FOUND, NODE_FENCED, POD_MAY_RUN})
 EDIT_NODE_NAME: Final = "change spec.nodeName to a node that kubectl get nodes lists"
 
 

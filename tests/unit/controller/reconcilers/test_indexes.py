@@ -1,9 +1,16 @@
 from __future__ import annotations
 
+from typing import Any, cast
+
+import pytest
+
 from apiserver.apis.meta.objects import NamespacedName
 from apiserver.apis.virt.lifecycle.evictions import machine_of
+from apiserver.client.informer import Informer
+from apiserver.client.store import Store
 from controller.reconcilers import disk_claims, indexes
-from controller.reconcilers.indexes import Mac, NodeFile, ServerDisk
+from controller.reconcilers.indexes import Informers, Mac, NodeFile, ServerDisk
+from controller.reconcilers.launcher_pods import scheduling
 from tests.unit.controller.reconcilers.builders import a_migration, a_vm, an_attempt
 from tests.unit.controller.reconcilers.processors import MILAN, a_node
 
@@ -51,3 +58,29 @@ def test_nodes_are_found_by_kvm_device_and_while_emptied() -> None:
     assert [indexes.devices_of_node(each) for each in (offered, withdrawn, emulated, {})] == [["devices.kubevirt.io/kvm"], [], [], []]
     cordoned = {**emulated, "spec": {"unschedulable": True}}
     assert [indexes.emptying_of_node(each) for each in (offered, cordoned)] == [[], [indexes.EMPTIED]]
+
+
+NONE: Any = None
+
+
+@pytest.mark.parametrize(
+    ("toleration", "closed", "never"),
+    [
+        ({"key": "other", "operator": "Exists"}, {"boot-a", "boot-b"}, ("old",)),
+        ({"operator": "Exists"}, {"boot-a"}, ("boot-a", "old")),
+        ({"key": "node.kubernetes.io/out-of-service", "operator": "Exists", "effect": "NoExecute"}, {"boot-a"}, ("boot-a", "old")),
+        ({"operator": "Exists", "effect": "NoSchedule"}, {"boot-a", "boot-b"}, ("old",)),
+    ],
+)
+def test_no_pod_starts_where_its_guest_would_count_as_dead(toleration: dict[str, str], closed: set[str], never: tuple[str, ...]) -> None:
+    """A pod that does not tolerate the taint is kept away by it, also during the next boot."""
+    nodes = Store({indexes.BY_FENCE: indexes.fence_of_node})
+    taint = {"key": "node.kubernetes.io/out-of-service", "value": f"boot-{'a' * 32}", "effect": "NoExecute"}
+    for each in "ab":
+        status = {"nodeInfo": {"bootID": each * 32}}
+        nodes.apply({"metadata": {"name": f"boot-{each}"}, "spec": {"taints": [taint]}, "status": status})
+    nodes.apply({"metadata": {"name": "other"}, "spec": {}})
+    vm = a_vm(tolerations=[toleration])
+    found = Informers(NONE, NONE, NONE, NONE, cast(Informer, nodes), NONE, NONE, NONE).fenced_nodes(vm)
+    assert found == closed
+    assert scheduling.never_on(vm, {"old": "another contract"}, found) == never

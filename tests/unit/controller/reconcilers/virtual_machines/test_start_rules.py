@@ -88,6 +88,7 @@ CASES: dict[Rule, tuple[Observed, str, str]] = {
         "HandlerNotUnderstood",
     ),
     start_rules.node_not_found: (seen(a_machine(nodeName="ghost"), evidence=GHOST), "Ready", "NodeNotFound"),
+    start_rules.node_fenced: (seen(a_machine(nodeName="node1"), fenced=frozenset({"node1"})), "Ready", "NodeFenced"),
     start_rules.saved_on_another_node: (seen(a_saved_machine(nodeName="node2")), "Ready", "SavedOnAnotherNode"),
     start_rules.back_off: (seen(a_machine(attempts=SHORT), rested=1.0), "Ready", summary.BACK_OFF),
     start_rules.turn_to_restart: (seen(lost(ago=1.0), rested=600.0), "Ready", "RestartQueued"),
