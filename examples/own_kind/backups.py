@@ -43,7 +43,7 @@ class BackupSpec(Model):
 
 
 class BackupStatus(Model):
-    """The result; the system writes it."""
+    """A Backup's status; the system writes it."""
 
     phase: Literal["Waiting", "Running", "Failed"] | None = Field(None, description="A summary.")
     last_run: Time | None = Field(None, description="When the last copy was asked for.")

@@ -38,7 +38,7 @@ class Turns:
     async def turn(self, namespace: str, patience: float | None) -> AsyncIterator[None]:
         """Wait for a turn of this namespace, and hold it inside the block. Raises NoTurn after ``patience`` seconds; None: never.
 
-        After TimeoutError or cancellation in the block, the namespace gets one turn at a time until a call ends normally.
+        After TimeoutError or cancellation in the block, the namespace gets one turn at a time until a call ends otherwise.
         """
         try:
             async with asyncio.timeout(patience):

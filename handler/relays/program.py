@@ -212,7 +212,10 @@ def main(user: int) -> None:
 
 
 def confine(user: int) -> None:
-    """Drop root (unless ``user`` is 0), limit memory, and forbid new privileges and core files, which would contain the node's key."""
+    """Drop root (unless ``user`` is 0), limit memory, and forbid new privileges and core files, which would contain the node's key.
+
+    The process then ends with its parent. Raises OSError.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # virt-handler decides when to end
     "".encode("idna")  # loads the code for server names while Python's files are readable
     os.nice(NICE)

@@ -28,7 +28,7 @@ def message(source: str, name: str) -> str:
 
 
 def write(package: Path, name: str, protocol: str) -> None:
-    """Write ``<name>_pb2.py`` and its types into a package; ``protocol``: the text of the proto file."""
+    """Write ``<name>_pb2.py`` and its types into a package; ``protocol``: the proto file's text. Raises SystemExit."""
     from grpc_tools import protoc  # development only
 
     with tempfile.TemporaryDirectory() as directory:

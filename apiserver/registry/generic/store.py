@@ -187,7 +187,8 @@ class Store:
         """Server-side apply: merge ``applied`` into the object, or create it; return it and whether it was created.
 
         ``may_create`` raises Forbidden without the right to create. Raises Conflict with other managers' fields without
-        ``options.force``, or by ``uid`` or ``resourceVersion``; NotFound for an absent object's subresource.
+        ``options.force``, or by ``uid`` or ``resourceVersion``; NotFound for an absent object's subresource; BadRequest for a kind or
+        part without managed fields.
         """
         owners = self._owners(part)
         if owners is None:

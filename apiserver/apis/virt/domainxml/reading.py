@@ -227,7 +227,6 @@ def _video_bytes(element: Node) -> int:
 
 
 def _card_bytes(model: Node, attribute: str, default_mib: int) -> int:
-    """Return the bytes of a graphics card's memory that ``attribute`` has in KiB, rounded up to a power of two."""
     said = int(model.get(attribute, "0")) << 10 or default_mib * MIB
     return 1 << (said - 1).bit_length()
 
