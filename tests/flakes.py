@@ -79,7 +79,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("--once-more"):
         config.pluginmanager.register(Repeating(), _NAME)
-        if not hasattr(config, "workerinput"):  # it gets the reports of all processes
+        if not hasattr(config, "workerinput"):
             config.pluginmanager.register(Telling(config.rootpath / LEDGER), f"telling of {_NAME}")
 
 
@@ -143,7 +143,7 @@ def _reports(item: pytest.Item, nextitem: pytest.Item | None) -> list[pytest.Tes
         if report.failed:
             report.sections.append(("failed twice", f"{flake}"))
     if not any(report.failed for report in again):
-        again[1 if len(again) > 2 else 0].__dict__[_NAME] = dataclasses.asdict(flake)  # of the test itself, or of its setup
+        again[1 if len(again) > 2 else 0].__dict__[_NAME] = dataclasses.asdict(flake)
     return again
 
 

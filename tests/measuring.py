@@ -14,7 +14,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    if config.getoption("--write-seconds") and not hasattr(config, "workerinput"):  # it gets the reports of all processes
+    if config.getoption("--write-seconds") and not hasattr(config, "workerinput"):
         config.pluginmanager.register(Measuring(), "seconds")
 
 

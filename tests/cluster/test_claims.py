@@ -151,7 +151,7 @@ def test_a_device_is_one_machines_unless_both_share_it(kubectl: Kubectl, tmp_pat
         assert "by virtual machine first;" in waits["message"]
         with console(kubectl, "first") as viewer:
             boot(viewer).run("echo of-the-first | dd of=/dev/vda conv=fsync")
-        kubectl.api.verb("first", "restart")  # without a pod it keeps its disk
+        kubectl.api.verb("first", "restart")
         kubectl.api.until("vm", "first", lambda found: found["status"]["attempt"] == 2, timeout=120, what="the second attempt")
         ready(kubectl, "first")
         second = kubectl.api.get("vm", "second")

@@ -271,7 +271,7 @@ def test_waiting_disk_is_created_grows_and_becomes_a_medium(kubectl: Kubectl, te
     made = kubectl.api.create(migration(VM, node=other_node(kubectl, node)))
     assert final_phase(kubectl, made["metadata"]["name"]) == "Succeeded"
     with console(kubectl, VM) as guest:
-        guest.run("exec 3</dev/sr0")  # locks the tray
+        guest.run("exec 3</dev/sr0")
         assert "of-the-guest" in guest.run("head -c 12 <&3")
         edit(kubectl, ROOT, TRAY)
         vm = kubectl.api.until("vm", VM, lambda vm: vm["status"].get("changes"), timeout=60, what="a locked tray")

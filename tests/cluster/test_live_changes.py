@@ -49,7 +49,7 @@ def disk_and_link(kubectl: Kubectl) -> tuple[bool, str]:
 def processors_after_a_reset(kubectl: Kubectl) -> str:
     with console(kubectl, VM) as guest:
         guest.type("\n")
-        guest.run("true")  # drops the replay
+        guest.run("true")
         kubectl("virt", "reset", VM, "--wait")
         guest.expect("GUEST-READY", timeout=180)
         return words(guest, "grep -c ^processor /proc/cpuinfo", 1)[0]

@@ -90,7 +90,7 @@ def test_passt_guest_is_connected_and_survives_the_end_of_passt(kubectl: Kubectl
             with forwarded(kubectl, f"pod/{vm['status']['podName']}", 22) as own, socket.create_connection(("127.0.0.1", own)) as open_one:
                 echoed(open_one)
                 before = process_of(pod)
-                assert before, "passt does not run"  # pid 0 would hit the tests
+                assert before, "passt does not run"
                 os.kill(before, signal.SIGKILL)
                 eventually(lambda: process_of(pod) not in (0, before), timeout=60, what="another passt")  # noqa: B023  # it is called at once
                 for service, other in zip(services, others, strict=True):

@@ -221,7 +221,7 @@ async def test_authority_rotation_never_requires_missing_trust(world: World) -> 
     new = world.certificate("kubevirt-ca")
     assert new != old
     assert reading.signed_by(world.certificate("kubevirt-virt-api-tls"), new)
-    assert old.pem in world.bundle()  # a server may present the old leaf
+    assert old.pem in world.bundle()
     world.check()
 
     world.now += POLICY.node - timedelta(seconds=2)

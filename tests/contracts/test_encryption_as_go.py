@@ -11,7 +11,7 @@ from storage.encryption.configuration import Misconfigured, Rules, parse
 from tests.encryption.program import EncryptionError, Kubernetes
 from tests.unit.storage.encryption.test_configuration import BAD
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]  # the first build takes minutes
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 KEY_IN_ETCD = "/registry/kubevirt.io/virtualmachines/default/a"
 CHOICE = random.Random(4)
@@ -91,7 +91,6 @@ def test_both_choose_the_same_rule(tmp_path: pathlib.Path) -> None:
             assert prefix or theirs == b"value"
 
 
-# Go accepts unknown fields.
 STRICTER = ("unknown field", "mapping")
 
 

@@ -524,7 +524,7 @@ async def test_disk_is_attached_once_and_only_the_guest_can_release_it(hyperviso
     assert await hypervisor.detach_disk(NAME, "vdz")
     if isinstance(hypervisor, FakeHypervisor):
         hypervisor.keeps_disks = True
-    assert not await hypervisor.detach_disk(NAME, "vda")  # without an operating system
+    assert not await hypervisor.detach_disk(NAME, "vda")
     assert await targets(hypervisor) == ["vda"]
     for call in (hypervisor.attach_disk("another", "vda", disk), hypervisor.detach_disk("another", "vda")):
         with pytest.raises(DomainNotFound):
@@ -589,7 +589,7 @@ async def test_card_is_attached_once_and_only_the_guest_can_release_it(hyperviso
     if isinstance(hypervisor, FakeHypervisor):
         hypervisor.keeps_disks = True
     for _ in range(2):
-        assert not await hypervisor.detach_interface(NAME, CARD.upper())  # without an operating system
+        assert not await hypervisor.detach_interface(NAME, CARD.upper())
     assert (await device(hypervisor, "interface")).mac == CARD
     for call in (hypervisor.attach_interface("another", CARD, card), hypervisor.detach_interface("another", CARD)):
         with pytest.raises(DomainNotFound):

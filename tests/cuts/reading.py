@@ -23,7 +23,7 @@ class Reader:
         cluster, user = config["clusters"][0]["cluster"], config["users"][0]["user"]
         self._server = urlsplit(cluster["server"])
         self._context = ssl.create_default_context(cadata=base64.b64decode(cluster["certificate-authority-data"]).decode())
-        with tempfile.NamedTemporaryFile() as pair:  # OpenSSL reads only files
+        with tempfile.NamedTemporaryFile() as pair:
             pair.write(base64.b64decode(user["client-certificate-data"]) + base64.b64decode(user["client-key-data"]))
             pair.flush()
             self._context.load_cert_chain(pair.name)

@@ -26,7 +26,7 @@ def grants(account: str) -> list[Grant]:
         namespace = each["metadata"].get("namespace")
         role = each["roleRef"]
         rules = roles.get((role["kind"], namespace if role["kind"] == "Role" else None, role["name"]))
-        found += [(namespace or "", rule) for rule in rules or ()]  # Kubernetes' own roles are not in the chart
+        found += [(namespace or "", rule) for rule in rules or ()]
     return found
 
 

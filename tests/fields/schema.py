@@ -126,7 +126,7 @@ def _below(model: Schema, known: Schema, path: str, *, is_copied: bool) -> Itera
                 inner, words, element = inner["additionalProperties"], f"{words}map of ", f"{element}[*]"
             else:
                 break
-        is_leaf = not inner.get("properties")  # its presence is its value
+        is_leaf = not inner.get("properties")
         required = name in model.get("required", ())
         yield Field(place, words + scalar(inner), required, schema["description"], is_leaf, of_copied)
         if not is_leaf:

@@ -22,7 +22,7 @@ def text() -> str:
     """Return the content of ``structure.json``, with one line per member so that branches merge."""
     shapes = {kind.__name__: _of_kind(kind) for kind in (types.VirtualMachine, types.Migration, MigrationPolicy, VirtualMachineReplicaSet)}
     of_set = shapes[VirtualMachineReplicaSet.__name__]
-    of_set["spec"]["template"].update(spec="anything")  # only virt-api reads it
+    of_set["spec"]["template"].update(spec="anything")
     of_set["status?"]["revisions?"]["[]"].update(template="anything")
     return json.dumps(shapes, indent=1) + "\n"
 

@@ -63,7 +63,7 @@ def test_every_scalar_is_read_as_go_reads_it(reference: Reference) -> None:
             answer = reference.ask(op="yaml", text=text)
             theirs, found = BadRequest if answer.error else answer.object, ours(text)
             if "\ufffd" in str(theirs):
-                assert found is BadRequest, text  # invalid Unicode is refused (docs/differences.md)
+                assert found is BadRequest, text
             elif not same(found, theirs):
                 differing.append((text, found, answer.error or theirs))
     assert not differing, (len(differing), differing[:40])

@@ -110,7 +110,7 @@ def _blank(value: Any, key: str = "") -> Any:
 def _blank_list(values: list[Any], key: str) -> list[Any]:
     listed = [_blank(each) for each in (_without_times_order(values) if key == "managedFields" else values)]
     if key == "causes" and all(isinstance(each, dict) and each.get("reason") == "FieldManagerConflict" for each in listed):
-        listed.sort(key=lambda cause: str(cause.get("message")))  # Go's order of a map of managers is random
+        listed.sort(key=lambda cause: str(cause.get("message")))
     # Go's typed lists omit the kind of each item; ours have it, like lists of custom resources.
     return [_without_kind(each) for each in listed] if key == "items" else listed
 

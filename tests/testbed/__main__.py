@@ -40,7 +40,7 @@ def _status(_: list[str]) -> int:
 def _load_images(names: list[str]) -> int:
     changed = cluster.load_images(names or project_images.NAMES)
     if changed and release.is_installed():
-        _install([])  # new code may need the new chart
+        _install([])
         with progress.step(f"Restart what runs {', '.join(changed)}"):
             release.restart(changed)
     return 0

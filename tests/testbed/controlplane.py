@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from tests.testbed import build, layout, pki, processes, progress
 
-NAMES = ("kube-scheduler", "kube-controller-manager", "kube-apiserver", "etcd")  # in the order of stopping
+NAMES = ("kube-scheduler", "kube-controller-manager", "kube-apiserver", "etcd")
 
 
 def up() -> None:

@@ -51,7 +51,7 @@ def _pip(scratch: pathlib.Path) -> list[str]:
 
 def install(target: pathlib.Path, pins: pathlib.Path, *options: str) -> None:
     run("--no-deps", "--require-hashes", "--target", str(target), *options, "--requirement", str(pins))
-    (target / ".lock").unlink(missing_ok=True)  # uv's own lock
+    (target / ".lock").unlink(missing_ok=True)
 
 
 def run(*arguments: str, python: pathlib.Path | None = None, program: pathlib.Path | None = None) -> None:
@@ -74,7 +74,7 @@ def _configured() -> dict[str, str]:
 def translated(listed: str, given: Mapping[str, str]) -> dict[str, str]:
     found: dict[str, str] = {}
     for key, variable in _OF_PIP.items():
-        for prefix in ("global", "install", ":env:"):  # the last one counts
+        for prefix in ("global", "install", ":env:"):
             match = re.search(rf"^{prefix}\.{key}='(.*)'$", listed, re.MULTILINE)
             if match:
                 found[variable] = match.group(1)

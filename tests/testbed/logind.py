@@ -150,7 +150,7 @@ def running(root: pathlib.Path) -> Iterator[Logind]:
             yield logind
         finally:
             path.unlink(missing_ok=True)
-            listener.shutdown(socket.SHUT_RDWR)  # wakes the thread
+            listener.shutdown(socket.SHUT_RDWR)
 
 
 def _authenticated(line: bytes) -> bytes:

@@ -19,7 +19,7 @@ _MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 _CONFIG = "application/vnd.oci.image.config.v1+json"
 _LAYER = "application/vnd.oci.image.layer.v1.tar"
 _COMPRESSED_LAYER = f"{_LAYER}+gzip"
-_QUICKEST = 1  # gzip's lowest level
+_QUICKEST = 1
 
 
 def write(

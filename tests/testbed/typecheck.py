@@ -33,7 +33,7 @@ def _replace(kept: pathlib.Path, own: pathlib.Path) -> None:
         return
     new, old = (kept.with_name(f".{kept.name}.{word}") for word in ("new", "old"))
     for leftover in (new, old):
-        shutil.rmtree(leftover, ignore_errors=True)  # of an interrupted run
+        shutil.rmtree(leftover, ignore_errors=True)
     shutil.copytree(own, new)
     if kept.exists():
         kept.rename(old)

@@ -20,7 +20,7 @@ from tests.testbed import build
 ROOT = Path(__file__).parents[3]
 Kubectl = Callable[..., str]
 
-pytestmark = pytest.mark.slow  # builds kubectl with all of Kubernetes
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ from tests.component.apiserver.webhooks import World, allow, deny
 from tests.component.apiserver.widgets import widget
 from tests.testbed import build
 
-pytestmark = pytest.mark.slow  # builds kubectl with all of Kubernetes
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture

@@ -290,7 +290,7 @@ async def test_pod_recreated_before_it_ran_gets_no_guest(api: FakeAPI, tenant: T
 
 async def test_pod_recreated_while_the_guest_ran_waits_for_the_old(api: FakeAPI, tenant: Tenant) -> None:
     own = await tenant.running()
-    await api.remove(PODS, "ns", name_of(own))  # by force: its kubelet has not noticed
+    await api.remove(PODS, "ns", name_of(own))
     bare = tenant.forged(name_of(own))
     del bare["metadata"]["ownerReferences"]
     bare = await api.put(PODS, bare)

@@ -579,7 +579,7 @@ async def test_slow_client_of_a_port_slows_no_other(scene: Scene, listening: int
 
     server = await asyncio.start_server(flood, "127.0.0.1", 0)
     async with scene.port(server.sockets[0].getsockname()[1]) as slow, scene.port(listening) as quick:
-        slow._reader._protocol.pause_reading()  # aiohttp has no public way
+        slow._reader._protocol.pause_reading()
         await flooding.wait()
         await quick.send_bytes(b"get")
         assert await quick.receive_bytes(timeout=10) == b"GET"

@@ -27,7 +27,7 @@ IMAGE = BOOT_SECTOR + bytes(MIB - 508) + random.Random(1).randbytes(2 * MIB) + b
 ROOT = Path(__file__).parents[3]
 
 pytestmark = pytest.mark.timeout(300)
-NEEDS_QEMU_IMG = pytest.mark.host  # fresh machines lack it
+NEEDS_QEMU_IMG = pytest.mark.host
 
 
 @pytest.fixture

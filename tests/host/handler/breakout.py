@@ -16,7 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 _libc = ctypes.CDLL(None, use_errno=True)
-_ADD_KEY, _BPF, _PERF, _MODULE = 248, 321, 298, 313  # on x86_64
+_ADD_KEY, _BPF, _PERF, _MODULE = 248, 321, 298, 313
 _SIOCSIFFLAGS, _SIOCSIFADDR, _IFF_UP = 0x8914, 0x8916, 1
 _NEWNS, _NEWNET, _NEWUSER = 0x00020000, 0x40000000, 0x10000000
 

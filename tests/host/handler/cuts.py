@@ -20,7 +20,7 @@ def killed_at(step: int, call: Callable[[], object], *functions: Callable[..., o
         return code == KILLED
     left, codes = [step], {each.__code__ for each in functions if isinstance(each, FunctionType)}
 
-    def trace(frame: FrameType, event: str, _: Any) -> Any:  # another trace function, or None
+    def trace(frame: FrameType, event: str, _: Any) -> Any:
         if frame.f_code not in codes:
             return None
         if event == "line":

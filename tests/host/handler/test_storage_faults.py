@@ -56,7 +56,7 @@ class Here:
         volumes = tmp_path / "pods" / self.uid / "volumes/kubernetes.io~empty-dir"
         for name in (layout.RUN_VOLUME, layout.PLUGIN_DISKS_VOLUME):
             (volumes / name).mkdir(parents=True)
-            (volumes / name).chmod(0o777)  # like the kubelet
+            (volumes / name).chmod(0o777)
         self.volume = volumes / layout.PLUGIN_DISKS_VOLUME
         self.log = tmp_path / "log"
         self.records = Records(tmp_path / "records")

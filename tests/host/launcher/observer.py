@@ -76,7 +76,7 @@ class Observer:
         released = False
         while not self._closed.is_set():
             source, target = self._source.look(), self._target.look()
-            if target[0] == RUNNING and self._source.look()[0] == RUNNING:  # checked last: it still runs
+            if target[0] == RUNNING and self._source.look()[0] == RUNNING:
                 self.faults.append(f"libvirt: both run, {source} and {target}")
             if source[0] == RUNNING:
                 self.stopped = time.monotonic()

@@ -137,7 +137,7 @@ class Launcher:
         self.plugin_disks.mkdir()  # virt-handler gives it to root
         self.overlays = directory / "overlays"
         self.overlays.mkdir()
-        self.overlays.chmod(0o777)  # as the kubelet makes emptyDirs
+        self.overlays.chmod(0o777)
         if filesystems:
             subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={filesystems},mode=0777", "none", self.filesystems], check=True)
         self._mounted: list[Path] = [*([self.disks] if disks else []), *([self.filesystems] if filesystems else [])]

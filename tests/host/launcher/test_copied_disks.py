@@ -59,7 +59,7 @@ def moving(start: Callable[[], Launcher]) -> Iterator[Callable[..., Pair]]:
             assert at_source.ask(messages.Sync(machine)).not_migratable == ""
             at_target.ask(messages.PrepareMigrationTarget("m1", machine, relays_disks=True))
             viewer.expect("GUEST-READY", 120)
-            viewer.expect("# ")  # the shell drops earlier input
+            viewer.expect("# ")
             return Pair(source, target, at_source, at_target, viewer)
 
         yield begin

@@ -246,7 +246,7 @@ def test_drive_gets_a_medium_and_ejects_it_unless_it_is_locked(pod: Launcher, cl
             for _ in range(2):
                 assert told(client.ask(messages.AttachDisk({**DRIVE, **medium}))) == [("tray", False)]
             assert viewer.sh("head -c 12 /dev/sr0") == content.decode()
-            viewer.sh("exec 3</dev/sr0")  # locks the tray
+            viewer.sh("exec 3</dev/sr0")
             refused = client.call(messages.DetachDisk("tray"))
             assert isinstance(refused, messages.Refusal)
             assert (refused.reason, refused.message) == (

@@ -20,7 +20,7 @@ def a_machine_with(**disk: object) -> messages.Machine:
 def test_shareable_disk_is_written_by_two_guests_and_no_third(start: Callable[[], Launcher]) -> None:
     pods = [start() for _ in range(3)]
     first = pods[0].disks / "data/disk.img"
-    for pod in pods:  # like a claim mounted on several nodes
+    for pod in pods:
         (pod.disks / "data").mkdir()
         if pod is pods[0]:
             first.write_bytes(bytes(4 << 20))

@@ -61,7 +61,7 @@ def test_failed_review_is_retried_and_the_known_uid_kept(fault: Exception | None
         reviews = Reviews(answer(MINE), fault, answer({**MINE, NODE_UID_CLAIM: ["uid-2"]}))
         uid = NodeUid(reviews, "node1")
         seen = []
-        for _ in range(180):  # half an hour of renewals
+        for _ in range(180):
             seen.append(await uid.get())
             await asyncio.sleep(10)
         assert len(reviews.asked) == 4

@@ -50,7 +50,7 @@ def test_credentials_are_for_one_scheme_host_and_port() -> None:
         ("https://host/a", "//other/x", "https://other:443/x"),
         ("http://host/a", "/files/my image.img", "http://host:80/files/my%20image.img"),
         ("http://host/a", " /b%20c?d e ", "http://host:80/b%20c?d%20e"),
-        ("http://host/a", "/b\u00c3\u00a4", "http://host:80/b%C3%A4"),  # UTF-8 read as Latin-1
+        ("http://host/a", "/b\u00c3\u00a4", "http://host:80/b%C3%A4"),
     ],
 )
 def test_a_redirect_is_followed(origin: str, location: str, to: str) -> None:

@@ -19,5 +19,5 @@ def test_the_launcher_loads_nothing_heavy() -> None:
     loaded = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True).stdout.split()
     assert "libvirt" in loaded
     assert (UNWANTED | SMALL) & set(loaded) == set()
-    assert "apiserver.apis.virt.domainxml.grammar" not in loaded  # only for machines with XML
+    assert "apiserver.apis.virt.domainxml.grammar" not in loaded
     assert not [name for name in loaded if name.startswith(("apiserver.client", "apiserver.apis.virt.v1alpha1", "storage", "certs"))]

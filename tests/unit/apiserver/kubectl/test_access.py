@@ -126,7 +126,7 @@ async def test_missing_kubeconfig_does_not_fall_back_to_the_pod() -> None:
 def test_where_it_is_not_installed_its_sources_tell_its_release(tmp_path: Path) -> None:
     project = tomllib.loads((access.SOURCES / "pyproject.toml").read_text())["project"]
     paths = sys.path[:]
-    sys.path.clear()  # where Python looks for installed releases
+    sys.path.clear()
     try:
         assert access.version() == project["version"]
         assert access.version(tmp_path) == "unknown"

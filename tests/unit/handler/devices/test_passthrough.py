@@ -52,7 +52,7 @@ def test_the_limits_of_another_users_process_stay(caplog: pytest.LogCaptureFixtu
         limits = resource.prlimit(process.pid, resource.RLIMIT_MEMLOCK)
         process.kill()
     assert limits == (0, 0)
-    assert caplog.records == []  # a refusal for missing root would be logged
+    assert caplog.records == []
 
 
 def test_few_of_the_groups_of_a_pod_are_looked_at(tmp_path: Path) -> None:

@@ -64,7 +64,7 @@ def test_changes_are_sent_in_bursts_then_slowly_newest_always() -> None:
     async def flood(node: Node) -> None:
         node.links.acquire("pod-1", ME)
         await asyncio.sleep(1)
-        for revision in range(1, 10_001):  # a thousand per second
+        for revision in range(1, 10_001):
             node.pods["pod-1"].on_status(messages.Status(revision))
             await asyncio.sleep(0.001)
         await asyncio.sleep(1)
@@ -78,7 +78,7 @@ def test_a_change_that_comes_alone_is_told_at_once() -> None:
     async def speak(node: Node) -> None:
         node.links.acquire("pod-1", ME)
         await asyncio.sleep(1)
-        for revision in range(1, 601):  # a live migration of five minutes
+        for revision in range(1, 601):
             node.pods["pod-1"].on_status(messages.Status(revision))
             assert node.told[-1][2] == revision
             await asyncio.sleep(0.5)

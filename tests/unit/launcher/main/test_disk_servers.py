@@ -62,7 +62,7 @@ async def test_guest_resumes_when_all_its_servers_are_back(world: World, answers
     answers.connected = [10809, 3260]
     answers.ports = set()
     await asyncio.sleep(0.05)
-    assert world.status.servers_silent == ()  # an open connection proves that the server answers
+    assert world.status.servers_silent == ()
 
     answers.connected = []
     await world.until(lambda: world.status.servers_silent == ("data", "unit"))

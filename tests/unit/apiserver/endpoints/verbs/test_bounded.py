@@ -174,7 +174,7 @@ async def test_a_ping_is_sent_in_one_write_with_its_frames() -> None:
     assert isinstance(connection, Bounded)
     pong = await connection.send_with_ping(b"x" * 100)
     assert transport.writes == 1
-    assert transport.written == 100 + 2 + 4 + 8  # head, mask, payload of the ping
+    assert transport.written == 100 + 2 + 4 + 8
     assert len(connection.pending_pings) == 1
     connection.connection_lost(None)
     with pytest.raises(ConnectionClosed):
