@@ -184,7 +184,7 @@ def _pod(
         "terminationGracePeriodSeconds": grace_seconds(vm),
         "securityContext": _security_context(needed),
         **scheduling(vm, placement),
-        "tolerations": tolerations(vm),
+        "tolerations": tolerations(vm, placement),
         "readinessGates": [{"conditionType": names.GUEST_RUNNING_GATE}],
         **({"initContainers": [{**each, **of_image} for each in needed.sidecars]} if needed.sidecars else {}),
         "containers": [container],

@@ -23,6 +23,8 @@ STAYS: Final[tuple[Object, ...]] = tuple(
 """Without a time limit, so that Kubernetes does not shut down the guests of a node that is only cut off.
 
 By default, it deletes pods after 300 s (admission plug-in DefaultTolerationSeconds), and the kubelet ends them when the node is back."""
+BOUND: Final[Object] = {"key": node_states.NON_OPERATIONAL_TAINT, "operator": "Exists", "effect": "NoSchedule"}
+"""For a pod that can run on one node only, so avoiding that node does not help."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,16 +69,18 @@ def scheduling(vm: Object, placement: Placement) -> Object:
 
 def beside_guest(vm: Object) -> Object:
     """Return the scheduling fields of a pod on the guest's node. The scheduler takes part, because it binds claims."""
-    terms = [{"matchFields": [{"key": _NODE_NAME, "operator": "In", "values": [dig_vm(vm, "status", "nodeName")]}]}]
-    return {"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}}
+    node = str(dig_vm(vm, "status", "nodeName") or "")
+    terms = [{"matchFields": [{"key": _NODE_NAME, "operator": "In", "values": [node]}]}]
+    affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}
+    return {"affinity": affinity, "tolerations": tolerations(vm, Placement(only_on=node))}
 
 
-def tolerations(vm: Object) -> list[Object]:
-    """Return the machine's tolerations and :data:`STAYS`, for unreachable nodes.
+def tolerations(vm: Object, placement: Placement) -> list[Object]:
+    """Return the machine's tolerations, :data:`STAYS`, for unreachable nodes, and with ``only_on`` :data:`BOUND`.
 
     Of all tolerations that match a taint, Kubernetes uses the shortest time.
     """
-    return [*(dig_vm(vm, "spec", "tolerations") or ()), *STAYS]
+    return [*(dig_vm(vm, "spec", "tolerations") or ()), *STAYS, *([BOUND] if placement.only_on else ())]
 
 
 def tolerates_fence(vm: Object) -> bool:

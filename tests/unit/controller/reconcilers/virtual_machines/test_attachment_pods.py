@@ -101,6 +101,7 @@ def test_new_disk_gets_a_pod_on_the_guests_node() -> None:
             }
         }
     }
+    assert {"key": "kubevirt.io/non-operational", "operator": "Exists", "effect": "NoSchedule"} in spec["tolerations"]
     assert not {"nodeSelector", "nodeName"} & spec.keys()
     assert set(made["metadata"]["labels"]) == {names.COMPONENT_LABEL, names.VM_NAME_LABEL, names.CREATED_BY_LABEL}
     assert made["metadata"]["annotations"] == {}

@@ -82,9 +82,13 @@ def on_node_disk(**rest: Any) -> dict[str, Any]:
     return vm
 
 
-def required_nodes(vm: dict[str, Any]) -> list[Any]:
+def made_pod(vm: dict[str, Any]) -> dict[str, Any]:
     (made,) = (each for each in plan(seen(vm)) if isinstance(each, CreatePod))
-    affinity = made.pod["spec"].get("affinity") or {}
+    return made.pod
+
+
+def required_nodes(vm: dict[str, Any]) -> list[Any]:
+    affinity = made_pod(vm)["spec"].get("affinity") or {}
     return [
         each
         for term in dig(affinity, "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms") or ()
@@ -102,6 +106,12 @@ def test_a_guest_with_its_nodes_cpu_resumes_only_there(model: str | None) -> Non
     assert required_nodes(resuming(model, nodeName="node1")) == NODE1
     vm["status"]["cpu"] = {"model": "host-passthrough", "message": "no choice"}
     assert required_nodes(vm) == NODE1
+
+
+def test_a_guest_resumes_on_its_node_although_starts_failed_there() -> None:
+    tolerated = {"key": "kubevirt.io/non-operational", "operator": "Exists", "effect": "NoSchedule"}
+    assert tolerated in made_pod(resuming())["spec"]["tolerations"]
+    assert tolerated not in made_pod(resuming("EPYC"))["spec"]["tolerations"], "another node is possible"
 
 
 def test_resume_without_the_claim_says_what_is_lost() -> None:
