@@ -18,7 +18,7 @@ from apiserver.apis.virt.lifecycle import power
 from apiserver.apis.virt.places import names
 
 REPAIRED_ANNOTATION: Final = f"{names.GROUP}/repaired-at"
-"""On a Node: failed starts before this time do not count."""
+"""On a Node: failed starts before this time do not count, unless it is in the future."""
 MACHINES: Final = 3
 """Least number that failed to start on a node within :data:`TOGETHER`."""
 TOGETHER: Final = timedelta(minutes=10)
@@ -72,7 +72,7 @@ def non_operational(nodes: Mapping[str, Object], machines: Mapping[str, Collecti
 
 def _verdict(node: Object, machines: Collection[Object], now: datetime) -> Verdict | None:
     name = str(node["metadata"]["name"])
-    cleared = max((*_successes(name, machines), *_repairs(node)), default=None)
+    cleared = max((each for each in (*_successes(name, machines), *_repairs(node)) if each <= now), default=None)
     failed = sorted(
         moment
         for each in {key_of(each): each for each in machines}.values()

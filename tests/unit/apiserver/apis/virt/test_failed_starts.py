@@ -77,7 +77,7 @@ def test_a_migration_is_no_start() -> None:
 
 def test_a_repair_clears_the_node() -> None:
     machines = [moved("a", 9), moved("b", 5), moved("c", 2)]
-    for when, expected in ((at(1), set()), (at(20), {"bad"}), ("soon", {"bad"})):
+    for when, expected in ((at(1), set()), (at(2), set()), (at(20), {"bad"}), ("soon", {"bad"}), (at(-1), {"bad"})):
         repaired = {"metadata": {"name": "bad", "annotations": {"kubevirt.io/repaired-at": when}}}
         assert set(avoided(*machines, nodes={**NODES, "bad": repaired})) == expected
 
