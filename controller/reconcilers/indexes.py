@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, NamedTuple, TypeAlias
@@ -130,11 +130,20 @@ class Informers:
 
     def non_operational(self, now: datetime) -> dict[str, failed_starts.Verdict]:
         """Return, by name, a verdict on each node that starts should avoid, because starts failed there; empty if these are too many."""
+        found = self.verdicts(now)
+        return {} if self.too_many(found) else found
+
+    def verdicts(self, now: datetime) -> dict[str, failed_starts.Verdict]:
+        """Return, by name, a verdict on each node where starts failed."""
         suspects = self.suspects(now)
         if not suspects:
             return {}
         nodes = {name_of(each): each for each in self.nodes.list()}
-        return failed_starts.non_operational(nodes, {node: list(self.vms.by_index(BY_TRIED_NODE, node)) for node in suspects}, now)
+        return failed_starts.verdicts(nodes, {node: list(self.vms.by_index(BY_TRIED_NODE, node)) for node in suspects}, now)
+
+    def too_many(self, verdicts: Mapping[str, failed_starts.Verdict]) -> bool:
+        """Return whether starts failed on too many nodes, so that they avoid none."""
+        return bool(verdicts) and failed_starts.too_many(verdicts, self.nodes.list())
 
     def fenced_nodes(self, vm: Object) -> frozenset[str]:
         """Return the fenced nodes where no pod of the machine may start: its guest would count as dead, or be evicted."""

@@ -6,12 +6,13 @@ A node on trial has no taint, because a start must reach it.
 from __future__ import annotations
 
 import copy
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, TypeAlias
 
 from apiserver.apis.meta import times
-from apiserver.apis.meta.objects import Object, condition, dig, uid_of
+from apiserver.apis.meta.objects import Object, condition, dig, name_of, uid_of
 from apiserver.apis.virt.lifecycle.failed_starts import Verdict
 from apiserver.apis.virt.places import node_states
 from controller.reconcilers.settings import TaintEffect
@@ -21,8 +22,24 @@ LOOK_SECONDS: Final = 10.0
 FAILED: Final = "StartsFailed"
 TRIAL: Final = "Trial"
 OPERATIONAL: Final = "Operational"
+MANY: Final = "MostNodesFail"
+NAMESPACES: Final = 2
+"""Least number of namespaces of the machines that failed, so that no user of one namespace causes the taint."""
 _UNTAINTED: Final = "; it is not tainted, because most nodes with virt-handler are non-operational"
-_CLEARED: Final = "no failed starts count against the node"
+_OF_ONE: Final = "; it is not tainted, because these machines are in one namespace"
+_SHARED: Final = "; starts do not avoid it, because they fail on most nodes"
+_CLEARED: Final = "starts do not avoid the node"
+
+
+@dataclass(frozen=True, slots=True)
+class Verdicts:
+    """What failed starts say about all nodes."""
+
+    suspects: frozenset[str]
+    """Nodes with a failed start that counts against them."""
+    by_node: Mapping[str, Verdict]
+    are_too_many: bool
+    """Starts fail on most nodes, so they avoid none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +49,8 @@ class Observed:
     node: Object
     verdict: Verdict | None
     """None: the node is operational."""
+    is_one_of_many: bool
+    """Starts fail on most nodes, so they avoid none."""
     avoided: int
     """Non-operational nodes, this one included, without those on trial."""
     nodes: int
@@ -61,12 +80,26 @@ class SetTaint:
 Action: TypeAlias = SetCondition | SetTaint
 
 
+def observe(node: Object, found: Verdicts, reporting: int, effect: TaintEffect, now: datetime) -> Observed:
+    """Return what :func:`plan` decides from; ``reporting``: nodes where virt-handler reports."""
+    return Observed(
+        node=node,
+        verdict=found.by_node.get(name_of(node)),
+        is_one_of_many=found.are_too_many,
+        avoided=sum(1 for each in found.by_node.values() if not each.is_on_trial(now)),
+        nodes=reporting,
+        effect=effect,
+        now=now,
+        is_suspect=name_of(node) in found.suspects,
+    )
+
+
 def plan(seen: Observed) -> tuple[Action, ...]:
     """Return the changes of the Node: the condition is set before the taint, and cleared after its removal."""
-    is_avoided = seen.verdict is not None and not seen.verdict.is_on_trial(seen.now)
-    effect = seen.effect if is_avoided and seen.avoided * 2 <= seen.nodes else None
+    is_avoided = seen.verdict is not None and not seen.is_one_of_many and not seen.verdict.is_on_trial(seen.now)
+    effect = seen.effect if is_avoided and not _objection(seen) else None
     taint = () if effects_of(seen.node) == ([] if effect is None else [effect]) else (SetTaint(effect),)
-    told = tuple(each for each in _conditions(seen, is_tainted=effect is not None) if each != _told(seen.node))
+    told = tuple(each for each in _conditions(seen) if each != _told(seen.node))
     return (*told, *taint) if is_avoided else (*taint, *told)
 
 
@@ -109,13 +142,22 @@ def status_patch(node: Object, told: SetCondition, now: datetime) -> Object:
     }
 
 
-def _conditions(seen: Observed, *, is_tainted: bool) -> tuple[SetCondition, ...]:
+def _objection(seen: Observed) -> str:
+    """Return why starts avoid the node without a taint; empty if it has one."""
+    if seen.avoided * 2 > seen.nodes:
+        return _UNTAINTED
+    return "" if seen.verdict is None or seen.verdict.namespaces >= NAMESPACES else _OF_ONE
+
+
+def _conditions(seen: Observed) -> tuple[SetCondition, ...]:
     if seen.verdict is None:
         return () if _told(seen.node) is None else (SetCondition("False", OPERATIONAL, _CLEARED),)
+    if seen.is_one_of_many:
+        return (SetCondition("Unknown", MANY, f"{seen.verdict.evidence()}{_SHARED}"),)
     message = seen.verdict.message()
     if seen.verdict.is_on_trial(seen.now):
         return (SetCondition("False", TRIAL, message),)
-    return (SetCondition("True", FAILED, message if is_tainted else f"{message}{_UNTAINTED}"),)
+    return (SetCondition("True", FAILED, f"{message}{_objection(seen)}"),)
 
 
 def _told(node: Object) -> SetCondition | None:

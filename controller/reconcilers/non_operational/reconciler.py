@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 from collections.abc import Callable
+from datetime import datetime
 
 from apiserver.apis.core.resources import NODES
 from apiserver.apis.meta import errors
@@ -15,19 +16,13 @@ from apiserver.client.rest import STRATEGIC_MERGE_PATCH, Client
 from controller.reconcilers.indexes import Informers
 from controller.reconcilers.nodes.node_reports import NodeReports
 from controller.reconcilers.non_operational import marking_plan
-from controller.reconcilers.non_operational.marking_plan import Action, Observed, SetCondition, SetTaint
+from controller.reconcilers.non_operational.marking_plan import Action, Observed, SetCondition, SetTaint, Verdicts
 from controller.reconcilers.settings import FIELD_MANAGER, TaintEffect
 from controller.reconcilers.shared import Shared
 from controller.runtime.clock import Clock
 from controller.runtime.reconciling import Controller, Request, Result
 
 logger = logging.getLogger(__name__)
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Verdicts:
-    suspects: frozenset[str]
-    by_node: dict[str, failed_starts.Verdict]
 
 
 class NonOperationalNodes:
@@ -48,7 +43,7 @@ class NonOperationalNodes:
         self._informers = informers
         self._reports = reports
         self._effect = effect
-        self._verdicts = Shared[_Verdicts](elapsed, shared_seconds)
+        self._verdicts = Shared[Verdicts](elapsed, shared_seconds)
         self._settle_seconds = 1.5 * shared_seconds  # after an event, so that the shared verdicts include it
 
     def subscribe(self, controller: Controller) -> None:
@@ -88,16 +83,12 @@ class NonOperationalNodes:
 
     def _observe(self, node: Object) -> Observed:
         now = self._clock.now()
-        found = self._verdicts.value(lambda: _Verdicts(self._informers.suspects(now), self._informers.non_operational(now)))
-        return Observed(
-            node=node,
-            verdict=found.by_node.get(name_of(node)),
-            avoided=sum(1 for each in found.by_node.values() if not each.is_on_trial(now)),
-            nodes=self._reports.census().reporting if found.by_node else 0,
-            effect=self._effect,
-            now=now,
-            is_suspect=name_of(node) in found.suspects,
-        )
+        found = self._verdicts.value(lambda: self._judge(now))
+        return marking_plan.observe(node, found, self._reports.census().reporting if found.by_node else 0, self._effect, now)
+
+    def _judge(self, now: datetime) -> Verdicts:
+        found = self._informers.verdicts(now)
+        return Verdicts(self._informers.suspects(now), found, self._informers.too_many(found))
 
     async def _apply(self, node: Object, action: Action) -> Object:
         match action:

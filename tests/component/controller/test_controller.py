@@ -816,7 +816,7 @@ async def test_missing_secret_is_reported_by_field_and_the_pod_kept(cluster: Clu
 
 
 async def with_a_bad_node(api: FakeAPI, *, minutes: int) -> None:
-    """Let starts of three machines fail on node2, ``minutes`` ago, and succeed on node1."""
+    """Let starts of three machines of two namespaces fail on node2, ``minutes`` ago, and succeed on node1."""
     failed, ran = (times.to_rfc3339(datetime.now(UTC) - timedelta(minutes=minutes, seconds=each)) for each in (30, 0))
     attempts = [
         {"number": 1, "podName": "p", "nodeName": "node2", "result": "Failed", "endTime": failed},
@@ -825,7 +825,7 @@ async def with_a_bad_node(api: FakeAPI, *, minutes: int) -> None:
     await api.put(NODES, {"metadata": {"name": "node2"}, "status": {"conditions": [{"type": "Ready", "status": "True"}]}})
     for name in ("a", "b", "c"):
         other = a_vm()
-        other["metadata"]["name"] = name
+        other["metadata"] |= {"name": name, "namespace": "other" if name == "c" else "ns"}
         await api.put(VMS, {**other, "status": {"phase": "Running", "attempt": 2, "nodeName": "node1", "attempts": attempts}})
 
 

@@ -95,9 +95,9 @@ async def test_a_mark_without_a_cause_is_taken_back(api: FakeAPI) -> None:
     """The machines were deleted, or the former leader wrote late."""
     async with marking(api) as found:
         await found.is_marked()
-        for name in ("a", "b", "c"):
-            await api.edit(VMS, "ns", name, lambda obj: obj["metadata"].pop("finalizers", None))
-            await api.remove(VMS, "ns", name)
+        for namespace, name in (("ns", "a"), ("ns", "b"), ("other", "c")):
+            await api.edit(VMS, namespace, name, lambda obj: obj["metadata"].pop("finalizers", None))
+            await api.remove(VMS, namespace, name)
         await found.is_cleared("Operational")
         await api.edit(NODES, "", "node2", lambda obj: obj["spec"]["taints"].append(OURS))
         await found.until(lambda: OURS not in found.taints(), "the end of the taint")
@@ -130,6 +130,25 @@ async def test_a_node_with_the_same_name_begins_without_marks(api: FakeAPI) -> N
         await api.put(NODES, {"metadata": made, "status": {"conditions": [{"type": "Ready", "status": "True"}]}})
         await asyncio.sleep(SETTLED_SECONDS)
         assert (found.taints(), found.told()) == ([], ("", ""))
+
+
+async def test_an_unseen_new_node_of_the_same_name_is_not_marked(api: FakeAPI) -> None:
+    async with marking(api) as found:
+        await found.is_marked()
+        allowed, before, reads = api.authorize, len(found.writes()), 0
+        assert allowed is not None
+
+        def replaced(method: str, path: str, query: Any) -> bool:
+            nonlocal reads
+            if (method, path) == ("GET", f"{NODES}/node2"):
+                reads += 1
+                api.objects[NODES, "", "node2"]["metadata"]["uid"] = "of-the-new-node"
+            return allowed(method, path, query)
+
+        api.authorize = replaced
+        await api.edit(NODES, "", "node2", lambda obj: obj["spec"].update(taints=[OTHER]))
+        await found.until(lambda: reads > 1, "a second look")
+        assert (found.taints(), len(found.writes())) == ([OTHER], before)
 
 
 async def test_the_only_node_with_virt_handler_is_not_tainted(api: FakeAPI) -> None:

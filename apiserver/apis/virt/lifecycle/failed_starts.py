@@ -1,13 +1,13 @@
 """Finds non-operational nodes (``docs/decisions/life-cycle.md``).
 
-A machine is evidence against a node only if its start failed there and its guest then ran on another. A successful start clears it, and so
-do an administrator's annotation and a new Node. After a pause the node is on trial: one start at a time may go there. A failed one doubles
-the pause.
+A machine is evidence against a node only if its start failed there and its guest then ran on another, with the same spec. A successful
+start clears the node, and so do an administrator's annotation and a new Node. After a pause the node is on trial: one start at a time may
+go there. A failed one doubles the pause.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sized
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final
@@ -38,6 +38,8 @@ class Verdict:
     """End of the pause, and start of the trial."""
     machines: int
     """That failed to start there and ran elsewhere, since the last success."""
+    namespaces: int
+    """Of these machines; a user may have only one."""
 
     def is_on_trial(self, now: datetime) -> bool:
         """Return whether the pause is over, so that one start at a time may go to the node."""
@@ -46,9 +48,12 @@ class Verdict:
     def message(self) -> str:
         """Return, for people, why starts avoid the node."""
         return (
-            f"{self.machines} virtual machines failed to start there and ran on other nodes; starts avoid it until "
-            f"{times.to_rfc3339(self.until)}, and then go there one at a time until one succeeds"
+            f"{self.evidence()}; starts avoid it until {times.to_rfc3339(self.until)}, and then go there one at a time until one succeeds"
         )
+
+    def evidence(self) -> str:
+        """Return, for people, what happened on the node."""
+        return f"{self.machines} virtual machines failed to start there and ran on other nodes"
 
 
 def nodes_of_failures(vm: Mapping[str, Any], now: datetime | None = None) -> list[str]:
@@ -62,37 +67,52 @@ def tried_nodes(vm: Mapping[str, Any]) -> list[str]:
 
 
 def non_operational(nodes: Mapping[str, Object], machines: Mapping[str, Collection[Object]], now: datetime) -> dict[str, Verdict]:
-    """Return a Verdict per node that starts should avoid; empty if these are several, and more than ``MAX_SHARE`` of the nodes.
+    """Return a Verdict per node that starts should avoid: :func:`verdicts`, but empty if these are :func:`too_many`."""
+    found = verdicts(nodes, machines, now)
+    return {} if too_many(found, nodes) else found
+
+
+def too_many(found: Sized, nodes: Sized) -> bool:
+    """Return whether the nodes with a Verdict are several, and more than ``MAX_SHARE`` of all: the cause is elsewhere."""
+    return len(found) > max(1, int(len(nodes) * MAX_SHARE))
+
+
+def verdicts(nodes: Mapping[str, Object], machines: Mapping[str, Collection[Object]], now: datetime) -> dict[str, Verdict]:
+    """Return a Verdict per node where starts failed.
 
     ``nodes``: all, by name. ``machines`` has, for each suspected node, all machines with an attempt there.
     """
-    found = {name: verdict for name, tried in machines.items() if name in nodes and (verdict := _verdict(nodes[name], tried, now))}
-    return found if len(found) <= max(1, int(len(nodes) * MAX_SHARE)) else {}
+    return {name: verdict for name, tried in machines.items() if name in nodes and (verdict := _verdict(nodes[name], tried, now))}
 
 
 def _verdict(node: Object, machines: Collection[Object], now: datetime) -> Verdict | None:
     name = str(node["metadata"]["name"])
     cleared = max((each for each in (*_successes(name, machines), *_repairs(node)) if each <= now), default=None)
     failed = sorted(
-        moment
-        for each in {key_of(each): each for each in machines}.values()
+        (moment, key.namespace)
+        for key, each in {key_of(each): each for each in machines}.items()
         if (moment := max((at for where, at in _failures(each) if where == name), default=None)) is not None
         and (cleared is None or moment > cleared)
         and now - MEMORY < moment <= now
     )
-    if not any(later - earlier <= TOGETHER for earlier, later in zip(failed, failed[MACHINES - 1 :], strict=False)):
+    if not any(later - earlier <= TOGETHER for (earlier, _), (later, _) in zip(failed, failed[MACHINES - 1 :], strict=False)):
         return None
     pause = min(PAUSE * 2 ** min(len(failed) - MACHINES, 10), LONGEST_PAUSE)
-    return Verdict(failed[-1] + pause, len(failed))
+    return Verdict(failed[-1][0] + pause, len(failed), len({namespace for _, namespace in failed}))
 
 
 def _failures(vm: Mapping[str, Any]) -> Iterator[tuple[str, datetime]]:
-    ran: set[str] = set()
+    ran: set[tuple[str, object]] = set()
     for each in reversed(_attempts(vm)):
-        node = _started_on(each)
+        node, spec = _started_on(each), each.get("generation")
         if each.get("runningTime"):
-            ran.add(node)
-        elif node and each.get("result") == power.RESULT_FAILED and ran - {node} and (moment := times.parsed(each.get("endTime"))):
+            ran.add((node, spec))
+        elif (
+            node
+            and each.get("result") == power.RESULT_FAILED
+            and any(other != node and given == spec for other, given in ran)
+            and (moment := times.parsed(each.get("endTime")))
+        ):
             yield node, moment
 
 

@@ -44,16 +44,17 @@ def avoided(*machines: dict[str, Any], nodes: dict[str, Any] | None = None) -> d
 def test_three_machines_that_failed_there_and_ran_elsewhere() -> None:
     machines = [moved(name, minutes) for name, minutes in (("a", 9), ("b", 5), ("c", 2))]
     assert avoided(*machines[:2]) == {}
-    assert avoided(*machines) == {"bad": failed_starts.Verdict(NOW + timedelta(minutes=8), 3)}
+    assert avoided(*machines) == {"bad": failed_starts.Verdict(NOW + timedelta(minutes=8), 3, 1)}
     assert avoided(machines[0], machines[0], machines[0]) == {}, "one machine is one piece of evidence"
 
 
 def test_a_machine_that_fails_by_design_is_no_evidence() -> None:
     by_design = [vm(name, failed("bad", 3), failed("good", 2), failed("other", 1)) for name in "abcd"]
+    edited = [vm(name, failed("bad", 3) | {"generation": 1}, ran("good", 2) | {"generation": 2}) for name in "qrst"]
     once = [vm(name, failed("bad", 1)) for name in "efgh"]
     crashed = [vm(name, {**ran("bad", 5), **failed("bad", 1)}, ran("good", 0.5)) for name in "ijkl"]
     back = [vm(name, failed("bad", 3), ran("bad", 2)) for name in "mnop"]
-    assert avoided(*by_design, *once) == avoided(*crashed) == avoided(*back) == {}
+    assert avoided(*by_design, *once) == avoided(*edited) == avoided(*crashed) == avoided(*back) == {}
 
 
 def test_failures_far_apart_do_not_count_together() -> None:
@@ -64,6 +65,13 @@ def test_a_success_there_clears_the_node() -> None:
     machines = [moved("a", 9), moved("b", 5), moved("c", 2)]
     assert avoided(*machines, vm("d", ran("bad", 1))) == {}
     assert set(avoided(*machines, vm("d", ran("bad", 20)))) == {"bad"}
+    assert avoided(*(moved(name, 2) for name in "abc"), vm("d", ran("bad", 2))) == {}
+
+
+def test_machines_of_two_namespaces_are_counted() -> None:
+    machines = [moved("a", 9), moved("b", 5), moved("c", 2)]
+    machines[0]["metadata"]["namespace"] = "other"
+    assert avoided(*machines)["bad"].namespaces == 2
 
 
 def test_a_migration_is_no_start() -> None:
@@ -103,6 +111,8 @@ def test_if_most_nodes_seem_bad_none_is_avoided() -> None:
     machines = [moved(f"{node}-{each}", 1, node) for node in ("bad", "other", "fourth") for each in range(3)]
     assert avoided(*machines) == {}
     assert set(avoided(*machines[:6])) == {"bad", "other"}
+    few = {each: NODES[each] for each in ("bad", "good")}
+    assert set(avoided(*machines[:3], nodes={"bad": NODES["bad"]})) == set(avoided(*machines[:3], nodes=few)) == {"bad"}
 
 
 @pytest.mark.parametrize(

@@ -17,8 +17,8 @@ AT: Final = "2026-01-01T12:00:00Z"
 OTHER: Final = {"key": "k", "value": "v", "effect": "NoSchedule"}
 READY: Final = {"type": "Ready", "status": "True"}
 OURS: Final = "kubevirt.io/non-operational"
-PAUSED: Final = Verdict(NOW + timedelta(minutes=8), 3)
-TRIAL: Final = Verdict(NOW, 3)
+PAUSED: Final = Verdict(NOW + timedelta(minutes=8), 3, 2)
+TRIAL: Final = Verdict(NOW, 3, 2)
 
 
 def node(*effects: str, told: SetCondition | None = None) -> dict[str, Any]:
@@ -29,8 +29,8 @@ def node(*effects: str, told: SetCondition | None = None) -> dict[str, Any]:
 
 AVOIDED: Final = SetCondition("True", "StartsFailed", PAUSED.message())
 TRIED: Final = SetCondition("False", "Trial", TRIAL.message())
-CLEARED: Final = SetCondition("False", "Operational", "no failed starts count against the node")
-FAILING: Final = Observed(node(), PAUSED, avoided=1, nodes=2, effect="NoSchedule", now=NOW, is_suspect=True)
+CLEARED: Final = SetCondition("False", "Operational", "starts do not avoid the node")
+FAILING: Final = Observed(node(), PAUSED, is_one_of_many=False, avoided=1, nodes=2, effect="NoSchedule", now=NOW, is_suspect=True)
 
 
 @pytest.mark.parametrize(
@@ -68,14 +68,44 @@ def test_at_most_half_of_the_nodes_with_virt_handler_are_tainted(avoided: int, n
     assert (SetTaint(None) in plan(again)) is not tainted
 
 
+def test_machines_of_one_namespace_cause_no_taint() -> None:
+    verdict = dataclasses.replace(PAUSED, namespaces=1)
+    (told,) = plan(dataclasses.replace(FAILING, verdict=verdict))
+    assert isinstance(told, SetCondition)
+    assert (told.status, told.reason) == ("True", "StartsFailed")
+    assert told.message.endswith("it is not tainted, because these machines are in one namespace")
+    tainted = dataclasses.replace(FAILING, node=node("NoSchedule", told=told), verdict=verdict)
+    assert plan(tainted) == (SetTaint(None),)
+
+
+@pytest.mark.parametrize("verdict", [PAUSED, TRIAL])
+def test_if_most_nodes_fail_the_condition_says_so(verdict: Verdict) -> None:
+    told = SetCondition(
+        "Unknown",
+        "MostNodesFail",
+        "3 virtual machines failed to start there and ran on other nodes; starts do not avoid it, because they fail on most nodes",
+    )
+    assert plan(dataclasses.replace(FAILING, verdict=verdict, is_one_of_many=True)) == (told,)
+    before = dataclasses.replace(FAILING, node=node("NoSchedule", told=AVOIDED), verdict=verdict, is_one_of_many=True)
+    assert plan(before) == (SetTaint(None), told)
+
+
+def test_nodes_on_trial_and_reporting_ones_count() -> None:
+    verdicts = marking_plan.Verdicts(frozenset({"node1"}), {"node1": PAUSED, "node2": TRIAL}, are_too_many=False)
+    assert marking_plan.observe(node(), verdicts, 2, "NoSchedule", NOW) == FAILING
+    other = {"metadata": {"name": "node3"}}
+    found = marking_plan.observe(other, dataclasses.replace(verdicts, are_too_many=True), 2, "NoSchedule", NOW)
+    assert (found.verdict, found.is_suspect, found.is_one_of_many) == (None, False, True)
+
+
 @pytest.mark.parametrize(
     ("changes", "seconds"),
     [
         ({}, LOOK_SECONDS),
-        ({"verdict": Verdict(NOW + timedelta(seconds=4), 3)}, 4.0),
-        ({"verdict": Verdict(NOW + timedelta(seconds=0.5), 3)}, 0.5),
+        ({"verdict": Verdict(NOW + timedelta(seconds=4), 3, 2)}, 4.0),
+        ({"verdict": Verdict(NOW + timedelta(seconds=0.5), 3, 2)}, 0.5),
         ({"verdict": TRIAL}, LOOK_SECONDS),
-        ({"verdict": Verdict(NOW - timedelta(seconds=4), 3)}, LOOK_SECONDS),
+        ({"verdict": Verdict(NOW - timedelta(seconds=4), 3, 2)}, LOOK_SECONDS),
         ({"verdict": None}, LOOK_SECONDS),
         ({"verdict": None, "is_suspect": False}, None),
         ({"verdict": None, "is_suspect": False, "node": node("NoSchedule")}, LOOK_SECONDS),

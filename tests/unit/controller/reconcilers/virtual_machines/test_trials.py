@@ -13,7 +13,7 @@ from controller.reconcilers.virtual_machines.trials import TURN_SECONDS, Trials,
 from tests.unit.controller.reconcilers.builders import a_vm, an_attempt
 
 NOW = datetime(2026, 1, 1, 0, 1, tzinfo=UTC)
-OVER, PAUSED = (Verdict(NOW + timedelta(minutes=each), 3) for each in (-1, 1))
+OVER, PAUSED = (Verdict(NOW + timedelta(minutes=each), 3, 2) for each in (-1, 1))
 
 
 class Cluster:
