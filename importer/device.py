@@ -60,7 +60,7 @@ class Device:
             raise ImportFailed("another import into the claim is running") from error
 
     def begin(self) -> None:
-        """Write the mark ``UNFINISHED`` into the device's first sector, and flush it. Raises OSError."""
+        """Write the mark ``UNFINISHED`` into the first sector, durably. Raises OSError."""
         self._write_all(UNFINISHED, 0)
         os.fsync(self._file)
 

@@ -47,7 +47,7 @@ class WorkQueue(Generic[T]):
         return len(self._waiting)
 
     def add(self, item: T) -> None:
-        """Queue ``item`` unless it is queued; if it is in progress, queue it at its :meth:`done`. Does nothing after :meth:`close`."""
+        """Queue ``item`` unless it is queued; if in progress, at its :meth:`done`. Does nothing after :meth:`close`."""
         if self._closed:
             return
         if item in self._processing:

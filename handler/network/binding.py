@@ -125,7 +125,7 @@ class Observed:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The script that sets up one interface, and the interface that the launcher gets then."""
+    """The script that sets up one interface, and that interface for virt-launcher."""
 
     script: str
     """For ``sh`` in the namespace; exits with ``NO_FILTER`` if nft refused the rules. Empty: nothing to do."""

@@ -104,7 +104,7 @@ table netdev {name} {{
 
 
 def _kept_in(name: str, uplink: str) -> str:
-    """Return a table of the family bridge that stops the pod's own packets at ``uplink``: answers to a guest may be broadcasts."""
+    """Return a bridge table that stops the pod's own packets at ``uplink``: answers to a guest may be broadcasts."""
     return f"""table bridge {name} {{}}
 delete table bridge {name}
 table bridge {name} {{

@@ -54,7 +54,7 @@ class Tally:
 
 
 def counted(tally: Tally, probe: Probe, outcome: Outcome) -> Tally:
-    """Return the tally after an outcome: at a threshold, the verdict changes. If the guest could not be asked, nothing changes."""
+    """Return the tally after an outcome: at a threshold, the verdict changes. Undecided ones change nothing."""
     if outcome.succeeded is None:
         return tally
     if outcome.succeeded:

@@ -40,7 +40,7 @@ TARGET_SOCKETS: Final[Mapping[Channel, str]] = MappingProxyType({**SOURCE_SOCKET
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """The header of a relay connection: its migration and channel."""
+    """Header of a relay connection: migration and channel."""
 
     migration_uid: str
     channel: Channel
@@ -87,7 +87,7 @@ def claimed(protocols: Iterable[bytes]) -> str:
 
 
 def refusal(why: str) -> bytes:
-    """Return the target's answer that refuses a source's line ``released``: ``no`` and the reason, shortened."""
+    """Return the target's answer that refuses a line ``released``: ``no`` and the reason, shortened."""
     return b"no " + "".join(each for each in why if each.isprintable()).encode()[: MAX_ANSWER_BYTES - 8] + b"\n"
 
 

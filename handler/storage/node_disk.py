@@ -73,7 +73,7 @@ class NodeDisk:
     _one: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
 
     def images(self) -> list[Image]:
-        """Return the images of guests' memory on the disk; none without a disk. Raises OSError."""
+        """Return the images of guests' memory on the disk. Raises OSError."""
         if self.directory is None or not self.directory.is_dir():
             return []
         return [image for each in sorted(self.directory.iterdir()) if (image := Image.of(each.name)) is not None]

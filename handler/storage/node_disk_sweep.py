@@ -57,7 +57,7 @@ class Sweep:
             await asyncio.sleep(self._look_seconds)
 
     async def look(self) -> None:
-        """Delete the images of guests' memory that no machine needs now. Without virt-api's answer, an image stays. Logs errors."""
+        """Delete the images of guests' memory that no machine needs now. Without virt-api's answer, an image stays."""
         try:
             await asyncio.to_thread(self._disk.clear)
             for image in await asyncio.to_thread(self._disk.images):

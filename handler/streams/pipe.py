@@ -38,7 +38,7 @@ HasLeft = Callable[[], bool]
 
 
 class Guard(Protocol):
-    """Checks what client and guest send in a protocol, and decides what the guest gets."""
+    """Checks both directions of a protocol, and decides what the guest gets."""
 
     def from_client(self, data: bytes) -> bytes:
         """Return what the guest gets now that the client sent ``data``. Raises Breach."""

@@ -247,7 +247,7 @@ class ManagedDomain:
     async def _domain_xml(self) -> str:
         """Return libvirt's XML of an existing domain, else the XML passed to it; ``spec.domainXML`` stays as its author wrote it.
 
-        Raises RequestRefused if there is none yet, or libvirt refuses.
+        Raises RequestRefused.
         """
         now = self._record.known
         given = requests.given_xml(now)

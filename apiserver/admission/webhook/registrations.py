@@ -28,7 +28,7 @@ class Address:
     authority: str = ""
     """PEM; empty: the system's."""
     problem: str = ""
-    """Why the configuration is invalid; empty if it is valid."""
+    """Empty if valid."""
 
     @classmethod
     def read(cls, config: Mapping[str, Json]) -> Address:

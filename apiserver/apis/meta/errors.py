@@ -216,7 +216,7 @@ class Timeout(StatusError):
 
 
 class UnknownStatus(StatusError):
-    """An answer with a reason and code of no other class. It does not keep them: its own are 500 and ``Unknown``."""
+    """An answer with a reason and code of no other class; it does not keep them."""
 
 
 _BY_REASON: dict[str, type[StatusError]] = {

@@ -69,7 +69,7 @@ class Places(Generic[M]):
         return iter(self._holders)
 
     def take(self, member: M, holder: Hashable) -> None:
-        """Add a connection; above a limit, abort one: of the holder that :func:`gives_up` names, the oldest idle one, else the oldest."""
+        """Add a connection; above a limit, abort the oldest idle one, else the oldest, of the holder that :func:`gives_up` names."""
         self._holders[member] = holder
         self._held.setdefault(holder, {})[member] = None
         who = gives_up(self.caps, self._held, len(self._holders), holder)

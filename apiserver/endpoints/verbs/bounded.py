@@ -122,7 +122,7 @@ class Bounded(ClientConnection):
         return self.protocol.state is State.OPEN
 
     def process_event(self, event: Event) -> None:
-        """Replace a data frame by a binary frame with its encoding, for a reader that sends it on. Other events stay as they are."""
+        """Replace a data frame by a binary one with its encoding, for a reader that sends it on."""
         if isinstance(event, Frame) and event.opcode in DATA_OPCODES:
             event = Frame(Opcode.BINARY, event.serialize(mask=False))
         super().process_event(event)

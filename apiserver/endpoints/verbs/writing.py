@@ -131,7 +131,7 @@ class _ForAnother(Verb):
 
 
 async def act_by_updating(served: Served, context: RequestContext, verb: UpdatingVerb, everything: Mapping[Resource, Served]) -> Response:
-    """Change the object that ``verb``, called on another object, names; answer with the changed object. Raises StatusError."""
+    """Change the object that ``verb``, called on another object, names; answer with it. Raises StatusError."""
     representation = context.represent(*ONE)
     options = write_options(context)
     body = (await bodies.read_object(context.request)).value

@@ -328,7 +328,7 @@ class Strategy:
         return self.validate(obj)
 
     def validate_status_update(self, obj: Object, old: Object) -> list[FieldError]:
-        """Return all errors of ``obj``, the object after a status update of ``old``."""
+        """Return all errors of ``obj`` after a status update of ``old``."""
         del obj, old
         return []
 

@@ -34,7 +34,7 @@ class HandlerLocator:
         return found[0], streams.HANDLER_PORT
 
     def addresses(self, node: str) -> list[str]:
-        """Return the IP addresses of a node's running virt-handlers, also unready ones: one, none, or briefly several.
+        """Return the IP addresses of a node's running virt-handlers: one, none, or briefly several.
 
         Ignores invalid addresses: a compromised node's kubelet could make virt-api dial them.
         """

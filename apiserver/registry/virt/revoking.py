@@ -29,7 +29,7 @@ class RevokedNodes:
         config.subscribe(lambda _, new: self._changed(new))
 
     def is_revoked(self, node: str) -> bool:
-        """True if the operator revoked this node, with all its certificates; raises ServiceUnavailable until loaded."""
+        """True if all certificates of this node are revoked; raises ServiceUnavailable until loaded."""
         if not self._config.synced.is_set():
             details = Details(retry_after_seconds=2)
             raise ServiceUnavailable(

@@ -13,7 +13,7 @@ MAX_VIEW_BYTES: Final = 64 * MIB
 
 
 def requirements(domain: Object, claims: Claims) -> Requirements:
-    """Return the memory for the image that viewers see: ``MAX_VIEW_BYTES``, or the video card's if less; none without displays."""
+    """Return the memory for the viewers' image: ``MAX_VIEW_BYTES``, at most the video card's; none without displays."""
     del claims
     if not graphics.defaulted(domain):
         return Requirements()

@@ -14,7 +14,7 @@ PAGE_TABLE_SHARE: Final = 512
 
 
 def requirements(domain: Object, claims: Claims) -> Requirements:
-    """Return the guest's memory (its huge pages, or request and limit), and the page tables for it."""
+    """Return the guest's memory (huge pages, or request and limit), and its page tables."""
     del claims
     guest = memory.guest_bytes(domain)
     tables = Requirements(overhead_bytes=guest // PAGE_TABLE_SHARE)

@@ -47,7 +47,7 @@ def made(vm: Object, cause: str, metadata: Mapping[str, object], **spec: object)
 def adopt(migration: Object, vm: Object | None) -> tuple[Action, ...]:
     """Return an AddOwner that makes the machine a Migration's first owner.
 
-    Empty without ``vm``, if it is the owner already, after phase ``Scheduling``, or during a deletion.
+    Empty without ``vm``, if it is the owner, after ``Scheduling``, or during a deletion.
     """
     if vm is None or is_deleting(vm) or is_deleting(migration) or phases.phase_of(migration) not in _EARLY:
         return ()

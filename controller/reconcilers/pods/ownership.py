@@ -75,7 +75,7 @@ def is_controlled_by(pod: Object, vm: Object) -> bool:
 
 
 def is_attachment(pod: Object, vm: Object) -> bool:
-    """True if this pod has the name of an attachment pod of the machine (it holds a claim for a disk), and is not the guest's pod."""
+    """True if this pod has the name of an attachment pod of the machine, and is not the guest's pod."""
     return names.is_attachment_pod(name_of(pod), name_of(vm)) and uid_of(pod) != dig_vm(vm, "status", "podUID")
 
 

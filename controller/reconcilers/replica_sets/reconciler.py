@@ -113,10 +113,7 @@ class ReplicaSets:
         ]
 
     async def _present(self, replica_set: Object) -> list[Object]:
-        """Return the machines that match the set's selector, from virt-api; of the others, the set's and orphans from the informer.
-
-        Skips listed machines with malformed metadata.
-        """
+        """Return the sound machines that match the set's selector, from virt-api; of others, the set's and orphans, from the informer."""
         selector = membership.selector_of(replica_set)
         listed = await self._client.list(
             VIRTUAL_MACHINES, namespace_of(replica_set), label_selector=str(selector), trim=without_managed_fields

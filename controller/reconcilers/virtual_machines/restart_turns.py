@@ -77,7 +77,7 @@ def turn(vm: Object, queue: Queue, limits: Restarts, now: datetime) -> Turn | No
 
 
 def _waits_for_turn(vm: Object) -> bool:
-    """Return whether only its turn keeps the machine from starting, according to its last status."""
+    """Return whether only its turn keeps the lost machine from starting, by its last status."""
     reason = str((condition(dig_vm(vm, "status", "conditions"), conditions.READY) or {}).get("reason"))
     is_next = reason == QUEUED or (phases.phase_of(vm) in phases.ENDED and reason.startswith("Attempt"))
     return is_next and node_loss.is_lost(vm) and power.decide(vm).on

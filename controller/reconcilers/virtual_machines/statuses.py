@@ -46,10 +46,7 @@ def disks_ready(seen: Observed) -> Object:
 
 
 def wait(seen: Observed, obstacle: Obstacle, *others: Object) -> tuple[Action, ...]:
-    """Return the write of Ready False, and of the obstacle and ``others`` as conditions; then the obstacle's requeue, if it has one.
-
-    The write also enters the obstacle's phase. It comes with a Warning Event, and only if it changes the status.
-    """
+    """Return the write of Ready False, the obstacle and ``others``, its phase, and a Warning Event, if any changes; then its requeue."""
     status, now = status_of(seen), times.to_rfc3339(seen.now)
     if obstacle.phase:
         status = {**phases.enter(status, obstacle.phase, seen.now), "observedGeneration": generation_of(seen.vm)}

@@ -12,7 +12,7 @@ from handler.reconcilers.guests.device_steps import Failure, Failures, Step
 
 
 class FailedSteps:
-    """Remembers, by the pod's uid, which steps of running guests failed or wait, and the time of their next attempts."""
+    """Remembers failed or waiting steps of running guests, and when each is due again, by the pod's uid."""
 
     def __init__(self) -> None:
         self._failures: dict[str, dict[str, Failure]] = {}
@@ -46,10 +46,7 @@ class FailedSteps:
         found[step.path] = device_steps.delayed(step, message, found.get(step.path), now + seconds)
 
     def unfinished(self, pod_uid: str, step: Step, message: str, seconds: float, *, has_failed: bool) -> None:
-        """Record that a step is not finished and goes on after these seconds; ``has_failed``: what it waits for failed so far.
-
-        This counts no attempt.
-        """
+        """Record that a step goes on after these seconds, without counting an attempt; ``has_failed``: what it waits for failed so far."""
         found, again = self._failures.setdefault(pod_uid, {}), asyncio.get_running_loop().time() + seconds
         told = guest_status.printable(message)
         found[step.path] = device_steps.unfinished(step, told, found.get(step.path), again, has_failed=has_failed)

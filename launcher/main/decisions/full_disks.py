@@ -87,7 +87,7 @@ def faults_to_tell(
 ) -> tuple[messages.DiskFault, ...]:
     """Return the disk errors to report, sorted by disk: recent ones, and those of disks that are known to have no free space now.
 
-    ``full`` is the result of ``full_since``, ``now`` a time of the errors' clock. Once a full disk has space, its error ends sooner.
+    ``full`` is the result of ``full_since``, ``now`` a time of the errors' clock. Errors of disks with new space end sooner.
     """
     found = []
     for name, fault in sorted(faults.items()):

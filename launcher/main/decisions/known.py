@@ -295,7 +295,7 @@ def thawed(known: Known) -> Known:
 
 
 def pre_stop_failed(known: Known, problem: str) -> Known:
-    """Return the state with the failure of the command before the shutdown (``preStop``)."""
+    """Return the state with the failure of the ``preStop`` command."""
     return with_status(known, pre_stop_problem=one_line(problem, MAX_PROBLEM))
 
 

@@ -118,7 +118,7 @@ def require_that_it_runs(known: Known, before: Observation | None) -> None:
 
 
 def is_to_prepare(known: Known, request: messages.PrepareMigrationTarget) -> bool:
-    """Return whether the pod must become this migration's target; False if it is that already, or was. Raises RequestRefused."""
+    """Return whether the pod must become this migration's target; False if it is, or was. Raises RequestRefused."""
     if known.status.migration_of(request.migration_uid) is not None:
         return False
     if known.machine is not None or known.over:

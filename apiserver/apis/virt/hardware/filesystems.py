@@ -22,7 +22,7 @@ def defaulted(domain: Domain) -> list[Object]:
 
 
 def claim_of(filesystem: Mapping[str, Any]) -> str | None:
-    """Return the lowercased name of the claim of a file system with type Claim; None for other types."""
+    """Return the lowercased claim's name of a file system of type PersistentVolumeClaim; None for others."""
     return str((filesystem.get("source") or {}).get("name") or "").lower() if filesystem.get("type") == CLAIM else None
 
 
