@@ -47,7 +47,7 @@ async def create(client: Client, machines: Collection[NamespacedName]) -> None:
 
 
 async def create_one(client: Client, machine: NamespacedName) -> None:
-    """Create a machine; repeat that until it exists, because an overloaded server may refuse it."""
+    """Create a machine; repeat that after temporary errors, because an overloaded server may refuse it."""
     while True:
         try:
             await client.create(VIRTUAL_MACHINES, tiny_vm(machine.name), machine.namespace)

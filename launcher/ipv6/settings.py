@@ -31,5 +31,5 @@ class Settings:
 
 
 def packed(address: str) -> bytes:
-    """Return an IPv6 address as bytes."""
+    """Return an IPv6 address as bytes. Raises ValueError."""
     return ipaddress.IPv6Address(address).packed
