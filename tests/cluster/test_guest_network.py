@@ -175,7 +175,6 @@ def policy(kind: str, *allowed: str) -> dict[str, Any]:
 
 
 def test_policies_and_probes_mean_a_guest_in_its_pods_place_too(kubectl: Kubectl, asker: dict[str, Any]) -> None:
-    """Both apply to a bridged guest. Uses the previous test's guests."""
     pods, clients = addresses_in(pod_of(kubectl, kubectl.api.get("vm", "net-bridged"))), addresses_in(pod_of(kubectl, asker))
     probe = {"httpGet": {"port": 8088, "path": "/index.html"}, "periodSeconds": 1, "timeoutSeconds": 5, "failureThreshold": 2}
     kubectl.api.patch("vm", "net-bridged", {"spec": {"readinessProbe": probe}})
@@ -251,7 +250,6 @@ def test_compromised_packet_reader_has_no_rights(kubectl: Kubectl, other: dict[s
 
 
 def test_no_program_of_virt_handlers_reads_what_a_guest_sends(kubectl: Kubectl, asker: dict[str, Any]) -> None:
-    """Network plugins run briefly; no other program of virt-handler stays next to a guest."""
     ours = ("virt-handler", "handler.relays import program")  # carries migrations between nodes, with connections but no network devices
 
     def is_alone(handler: dict[str, Any]) -> bool:

@@ -108,7 +108,6 @@ def test_only_virt_handler_passes_the_file(tmp_path: Path, pods: list[Deadline])
 
 
 def test_a_launcher_that_confirms_nothing_is_not_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It hangs, or is an older one: the kernel still takes the descriptor."""
     path, kubelet = tmp_path / "node1", tmp_path / "kubelet"
     directory = kubelet / "pods" / UID / "volumes" / "kubernetes.io~empty-dir" / layout.RUN_VOLUME
     directory.mkdir(parents=True)

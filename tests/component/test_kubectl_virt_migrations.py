@@ -237,7 +237,6 @@ async def test_a_guest_that_moves_while_it_is_cancelled_is_1(world: World) -> No
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 async def test_ctrl_c_leaves_the_migration_running_with_advice(world: World, number: signal.Signals) -> None:
-    """The bar is shown, and the message begins on its own line."""
     far, near = pty.openpty()
     process = await asyncio.create_subprocess_exec(
         "env", "--default-signal", sys.executable, "-m", "apiserver.kubectl",

@@ -166,7 +166,6 @@ async def test_the_same_id_adds_nothing_and_a_dry_run_neither(world: World) -> N
 
 
 async def test_end_of_the_attempt_ends_its_operations_in_one_write(world: World) -> None:
-    """An earlier virt-controller knows no operations."""
     await world.client.request("PUT", VIRTUAL_MACHINES.path("ns", "web", "reset"), body={"id": "mine"})
     await world.write(phase="Failed", attempts=[{"number": 1, "result": "Failed", "endTime": "2026-01-02T00:00:00Z"}])
     (operation,) = (await world.status())["operations"]

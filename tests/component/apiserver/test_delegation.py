@@ -121,7 +121,6 @@ async def test_the_front_proxy_speaks_for_others(cluster: Cluster) -> None:
 
 
 async def test_the_front_proxy_may_tell_of_hundreds_of_groups(cluster: Cluster) -> None:
-    """One field each; other clients may send 16 KiB and 100 fields."""
     groups = [f"https://login.example.test/groups/{number:040}" for number in range(600)]
     headers = [("X-Remote-User", "alice"), *(("X-Remote-Group", each) for each in groups)]
     code, _ = await cluster.ask("front-proxy-client", cluster.proxies, headers=headers)

@@ -557,7 +557,6 @@ async def test_foreign_namesake_does_not_hide_a_rival(api: FakeAPI, cluster: Clu
 
 
 async def test_machine_with_the_guest_precedes_another_with_a_pod(api: FakeAPI, cluster: Cluster) -> None:
-    """Two virt-controllers each created a pod; virt-api accepts one assignment."""
     disk = {"name": "root", "type": "PersistentVolumeClaim", "source": {"name": "data"}}
     other = {"name": "root", "type": "PersistentVolumeClaim", "source": {"name": "other"}}
     for claim in ("data", "other"):
@@ -722,7 +721,6 @@ async def test_success_seen_before_the_move_keeps_the_guest(api: FakeAPI, cluste
 
 
 async def test_move_seen_last_keeps_the_guest(api: FakeAPI, cluster: Cluster) -> None:
-    """virt-api was away: watches return one by one, that of VMs last."""
     source = await cluster.running()
     made = await api.put(MIGRATIONS, {"metadata": {"name": "m", "namespace": "ns"}, "spec": {"selector": {"name": "testvm"}}})
     name = names.target_pod_name("testvm", made["metadata"]["uid"])

@@ -85,14 +85,12 @@ async def test_a_repair_clears_the_node(api: FakeAPI) -> None:
 
 
 async def test_the_node_on_trial_has_no_taint(api: FakeAPI) -> None:
-    """The former leader set it."""
     async with marking(api, minutes=15, taints=(OTHER, OURS)) as found:
         await found.is_cleared("Trial")
         assert found.taints() == [OTHER]
 
 
 async def test_a_mark_without_a_cause_is_taken_back(api: FakeAPI) -> None:
-    """The machines were deleted, or the former leader wrote late."""
     async with marking(api) as found:
         await found.is_marked()
         for namespace, name in (("ns", "a"), ("ns", "b"), ("other", "c")):

@@ -558,7 +558,6 @@ async def test_a_target_of_which_nothing_runs_is_not_waited_for(api: FakeAPI, te
 
 @pytest.mark.parametrize("fields", [(), ("labels", "annotations", "ownerReferences")])
 async def test_released_target_is_awaited_like_a_named_one(api: FakeAPI, tenant: Tenant, fields: tuple[str, ...]) -> None:
-    """The guest moved without its source's report. A forced deletion does not shorten the grace period."""
     source, target = await migrating(api, tenant)
     if fields:
         await tenant.strip(target, *fields)

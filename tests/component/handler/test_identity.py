@@ -276,7 +276,6 @@ async def test_a_thief_who_skips_our_code_is_denied_for_a_revoked_node(world: Wo
 
 
 async def test_a_replaced_authority_brings_a_new_certificate_at_once(world: World) -> None:
-    """Deleting the authority's Secret revokes everything it signed."""
     async with world.controller(), world.node("n1") as identity:
         await eventually(identity.ready.is_set)
         before = identity.files.certificate.read_bytes()

@@ -140,7 +140,6 @@ async def test_change_without_effect_is_a_failure(world: World) -> None:
 
 
 async def test_reverted_edit_is_reverted_in_the_guest(world: World) -> None:
-    """virt-handler ended after the change; the user reverted the edit before another one wrote it."""
     await world.vm()
     launcher = await world.launcher("pod-1")
     async with world.handler():

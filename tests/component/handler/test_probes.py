@@ -390,7 +390,6 @@ async def test_edited_probe_restarts_and_a_removed_one_stops(world: World, serve
 
 
 async def test_guest_is_probed_at_its_networks_address_only(world: World, server: Server) -> None:
-    """The status may have an old pod's address, which another pod may use."""
     await world.vm(podIP="127.0.0.1")
     probe = of_http(server)
     await world.api.edit(VMS, "default", "testvm", lambda vm: vm["spec"].update(readinessProbe=probe))

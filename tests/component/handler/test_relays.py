@@ -360,7 +360,6 @@ async def test_silent_connections_of_a_node_are_limited(scene: Scene) -> None:
 
 
 async def test_unanswered_release_requests_are_limited(scene: Scene) -> None:
-    """Each also opens one to the guest's launcher."""
     answered, asked = asyncio.Event(), 0
 
     async def release(paused: bool) -> None:

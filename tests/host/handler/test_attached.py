@@ -175,7 +175,6 @@ async def test_a_frame_that_is_not_of_the_guest_goes_nowhere(world: World, frame
 
 @pytest.mark.parametrize("sender", ["guest", "neighbour"])
 async def test_network_peers_reach_neither_the_pod_nor_beyond(world: World, sender: str) -> None:
-    """The pod forwards its masqueraded network's packets, but must not forward a neighbour's."""
     (bridge,) = (each["address"] for each in await namespaces.links(world.pod.launcher.network) if each["ifname"] == BRIDGE)
     source = MAC if sender == "guest" else OTHER
     sent = [

@@ -129,7 +129,6 @@ async def test_requests_of_dhcp_are_heard_in_the_pod_and_nowhere_else(world: Wor
 
 
 async def test_answers_to_everybody_are_heard_by_the_guest_alone(world: World) -> None:
-    """DHCP broadcasts to a guest without an address do not leave the pod."""
     with world.pod.inside(lambda: socket.socket(socket.AF_INET, socket.SOCK_DGRAM)) as server:
         server.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
         server.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, network.BRIDGE.encode())
@@ -149,7 +148,6 @@ async def test_servers_out_there_are_not_heard(world: World) -> None:
 
 
 async def test_other_senders_do_not_reach_the_rest_of_the_pod(world: World) -> None:
-    """Packets to the bridge's MAC address reach no server in the pod."""
     bridge = network.derived_mac(world.mac, "bridge")
     with world.pod.inside(listening(4001)) as service, world.pod.inside(listening(67)) as dhcp:
         bridge_hears = world.pod.inside(lambda: Ear(network.BRIDGE))

@@ -66,7 +66,6 @@ def test_guest_without_a_screen_has_no_screenshot(start: Start) -> None:
 
 
 def test_a_pipe_has_all_output_of_the_guest(start: Start) -> None:
-    """The container's command reads it, and may come before and after virt-launcher."""
     pod = start()
     pipe = pod.run_directory / layout.CONSOLE_PIPE
     command = [each.replace(consoles.PIPE, str(pipe)) for each in consoles.COMMAND]

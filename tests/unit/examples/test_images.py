@@ -57,7 +57,6 @@ def test_half_a_file_is_told_and_keeps_no_other_disk_away(daemons: Daemons, caps
 
 
 def test_served_disk_is_stored_atomically(daemons: Daemons) -> None:
-    """A new file never overwrites an old one, and an unfinished one does not count."""
     daemons.kept.write_text("of a former life")
     (daemons.state / "u-data.new").write_text("half")
     before = daemons.kept.stat().st_ino

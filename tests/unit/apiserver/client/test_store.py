@@ -137,7 +137,6 @@ def numbered(number: int, version: int = 1) -> Object:
 
 
 def test_own_writes_during_a_replacement_stay() -> None:
-    """A watch from the list's revision tells the rest."""
     store = Store({"all": lambda _: ["all"]})
     for number in range(4):
         store.apply(numbered(number, 5))

@@ -71,7 +71,6 @@ def test_a_guest_that_can_migrate_is_moved_first(strategy: str | None) -> None:
 
 
 def test_a_guest_that_has_just_left_the_pod_is_not_moved_again() -> None:
-    """The VM was read before its assignment, and its migration after that."""
     moved = evacuation(phase="Succeeded", sourcePodUID=uid_of(a_pod()))
     told = judged(migrations=[moved])
     assert (told.allowed, told.migration, "has just moved" in told.message) == (False, None, True)

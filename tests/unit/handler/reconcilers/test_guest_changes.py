@@ -63,7 +63,6 @@ def test_setting_that_the_guest_lacks_is_requested() -> None:
 
 
 def test_reverted_edit_is_reverted_in_the_guest() -> None:
-    """The guest took the edit, and virt-api did not store that before the user reverted it."""
     assert next_change(a_vm(desired=a_domain()), a_launcher("totalIopsSec=500")) == messages.Change("disk.ioTune", "data", {"name": "data"})
 
 

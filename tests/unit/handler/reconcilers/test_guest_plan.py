@@ -69,7 +69,6 @@ def test_a_domain_that_ran_is_not_started_again_in_its_pod() -> None:
 
 
 def test_no_guest_starts_in_a_pod_that_is_ending() -> None:
-    """A drain may precede the start; the attempt's result comes from its launcher."""
     assert plan(observed(a_vm(), replace(EMPTY, stopping=True))) == ()
     assert plan(observed(a_vm(deleting=True), replace(EMPTY, stopping=True))) == ()
 

@@ -59,7 +59,6 @@ def test_migration_does_not_begin_during_an_import() -> None:
 
 @pytest.mark.parametrize("phase", ["", "Pending", "Scheduling", "PreparingTarget"])
 def test_the_source_does_nothing_before_the_target_is_ready(phase: str) -> None:
-    """The target does not expect the guest yet; virt-controller handles a deletion."""
     for deleting in (False, True):
         assert source(a_migration(phase, deleting=deleting), a_running()) == ()
 
@@ -70,7 +69,6 @@ def test_the_target_does_nothing_before_it_is_its_turn(phase: str) -> None:
 
 
 def test_a_launcher_that_has_said_nothing_yet_is_waited_for() -> None:
-    """virt-handler restarted and does not guess the guest's state."""
     for phase in ("PreparingTarget", "TargetReady", "Running"):
         for connected in (False, True):
             unsaid = a_migration(phase, deleting=True)

@@ -77,7 +77,6 @@ async def test_a_paused_guest_stays_paused_after_a_reset(world: World) -> None:
     ],
 )
 async def test_failed_or_uncertain_reset_is_not_repeated(world: World, error: Exception, problem: str) -> None:
-    """libvirtd may end after it asked QEMU and before it answered."""
     await world.domain.handle(SYNC)
 
     async def failing(call: Call) -> None:

@@ -70,7 +70,6 @@ def test_a_system_without_cgroups(tmp_path: Path) -> None:
 
 
 def test_cgroup_paths_with_colons_are_parsed(tmp_path: Path, own: Path) -> None:
-    """As the systemd cgroup driver of a container runtime names them."""
     own.write_text("4:hugetlb,memory:/kubepods.slice:cri-containerd:c1\n")
     put(
         tmp_path / "fs/memory/kubepods.slice:cri-containerd:c1",

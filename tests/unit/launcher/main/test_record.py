@@ -36,7 +36,6 @@ async def test_an_event_is_looked_at_once(world: World) -> None:
 
 
 async def test_a_stop_that_two_ask_for_is_logged_once(world: World, caplog: pytest.LogCaptureFixture) -> None:
-    """virt-handler requests it, then the kubelet by SIGTERM. Users read this log."""
     caplog.set_level("INFO", logger="launcher")
     await world.domain.handle(SYNC)
     await world.domain.handle(messages.Shutdown(30.0))

@@ -186,7 +186,6 @@ def a_hello(**status: Any) -> bytes:
 
 
 def test_a_launcher_has_shorter_lines_and_lists() -> None:
-    """virt-handler's copy of a status stays small, whatever a pod sends."""
     with pytest.raises(ProtocolError, match="longer than"):
         codec.replies().receive(b" " * (MAX_REPLY_BYTES + 1))
     most = [{"name": "", "mac": ""}] * MAX_ITEMS

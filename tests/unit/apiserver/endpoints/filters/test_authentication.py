@@ -135,7 +135,6 @@ async def test_front_proxy_with_the_clients_authority_may_be_a_client(world: Wor
 
 
 async def test_certificate_without_user_does_not_block_a_token(world: World) -> None:
-    """Such as the aggregator's certificate, which alone names no user."""
     authenticate = world.authenticator()
     for carrier in (world.connect("another", world.proxies), world.connect("front-proxy", world.proxies)):
         assert (await authenticate(request(carrier, ("Authorization", "Bearer bob")))).name == "bob"

@@ -40,7 +40,6 @@ def test_frames_behind_the_rest_of_a_long_one_are_cut_again() -> None:
 
 
 def test_incomplete_head_is_passed_once() -> None:
-    """The decoder refuses an invalid one at once."""
     slices, long = Slices(), frame(70 << 10, mask=True)
     slices.add(long[:3])
     assert [slices.cut(), slices.cut(), len(slices)] == [long[:3], b"", 0]

@@ -272,7 +272,6 @@ async def test_ones_own_locks_are_in_nobodys_way(world: World) -> None:
 
 
 async def test_unrecorded_lock_of_the_object_itself_is_taken_over(world: World) -> None:
-    """The object was stored before its strategy used locks."""
     await world.create(A, "x/1")
     entry = await world.storage.get(A)
     assert entry is not None
@@ -289,7 +288,6 @@ async def test_unrecorded_lock_of_the_object_itself_is_taken_over(world: World) 
     ids=["another's", "written again", "gone"],
 )
 async def test_a_leftover_lock_taken_meanwhile_stays_with_its_taker(world: World, change: Put | Delete, *, gets_it: bool) -> None:
-    """A version without the lock's reason left it."""
     old = await world.create(A)
     await world.create(B)
     await world.storage.commit([], [Put(key_of("x/1"), A.encode())])
@@ -497,7 +495,6 @@ async def test_only_a_needed_lock_ends_a_tentative_one(wishing: World, held: str
 @pytest.mark.parametrize("new", [(), ("x/1",), None], ids=["released", "needed", "removed"])
 @pytest.mark.parametrize("is_at_once", [True, False])
 async def test_tentative_lock_of_another_holder_is_not_touched(wishing: World, new: tuple[str, ...] | None, *, is_at_once: bool) -> None:
-    """A version without tentative locks gave it away."""
     item = await wishing.wish(A, "?x/1")
     other = [Put(B, codec.encode(Wishing(), lease(B, "x/1"))), Put(key_of("x/1"), B.encode())]
     if is_at_once:

@@ -445,7 +445,6 @@ def test_no_operation_is_taken_while_ten_have_no_result() -> None:
 
 @pytest.mark.parametrize("phase", ["Failed", "Stopped", "Succeeded"])
 def test_the_write_that_ends_an_attempt_ends_its_operations(phase: str) -> None:
-    """By any process and release: an earlier virt-controller knows no operations."""
     old = _vm(operations=_operations("Succeeded", ""))
     new = copy.deepcopy(old)
     new["status"] |= {"phase": phase, "attempts": [{"number": 1, "result": "Failed", "endTime": "2026-01-02T00:00:00Z"}]}
@@ -965,7 +964,6 @@ def test_verb_with_an_admitted_edit_keeps_the_running_form() -> None:
 
 
 def test_edit_before_the_assignment_makes_no_copy_and_conflicts() -> None:
-    """virt-controller then plans again, and replaces the pod, which has the old spec."""
     vm = _stored(memory="1Gi")
     vm["status"]["phase"] = "Scheduling"
     bigger = copy.deepcopy(vm)

@@ -147,7 +147,6 @@ def test_guest_arriving_paused_makes_no_pod_ready() -> None:
 
 
 def test_a_pod_without_the_gate_is_left_as_it_is() -> None:
-    """An older release made it: its readiness does not depend on the condition."""
     pod = a_pod()
     assert told(a_machine(), pod) == []
     pod["spec"]["readinessGates"] = [{"conditionType": "example.com/load-balancer"}]

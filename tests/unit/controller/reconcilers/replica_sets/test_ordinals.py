@@ -69,7 +69,6 @@ MACHINES = st.dictionaries(
 
 @given(machines=MACHINES, replicas=st.integers(0, 6), start=st.integers(0, 5))
 def test_a_set_converges_to_its_ordinals(machines: dict[int, dict[str, Any]], replicas: int, start: int) -> None:
-    """After the plan's writes and the end of deletions, exactly the wanted ordinals exist, except names of foreign machines."""
     made = {number: a_machine(f"web-{number}", **each) for number, each in machines.items()}
     replica_set = a_set(replicas=replicas, ordinals={"start": start})
     foreign = {number for number, each in machines.items() if each["owner"] == "other" or each["labels"] == OTHER}
