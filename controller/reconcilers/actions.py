@@ -38,7 +38,7 @@ class DeletePod:
 
 @dataclass(frozen=True, slots=True)
 class SetPodCondition:
-    """Set this condition on the pod with this uid, if it still exists."""
+    """Set this condition on the pod with this uid, if it exists."""
 
     name: str
     uid: str

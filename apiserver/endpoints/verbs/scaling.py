@@ -26,7 +26,7 @@ async def get(served: Served, context: RequestContext, scaling: Scaling) -> Resp
 
 
 async def update(served: Served, context: RequestContext, scaling: Scaling) -> Response:
-    """Set the replicas, at the body's ``resourceVersion`` if it has one; answer with the Scale. Raises StatusError."""
+    """Set the replicas, at the body's ``resourceVersion`` if any; answer with the Scale. Raises StatusError."""
     options = write_options(context)
     scale = (await bodies.read_object(context.request)).value
     if not scale:
