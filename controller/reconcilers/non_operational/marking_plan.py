@@ -15,6 +15,7 @@ from apiserver.apis.meta import times
 from apiserver.apis.meta.objects import Object, condition, dig, name_of, uid_of
 from apiserver.apis.virt.lifecycle.failed_starts import Verdict
 from apiserver.apis.virt.places import node_states
+from controller.reconcilers.nodes.node_reports import Census
 from controller.reconcilers.settings import TaintEffect
 
 LOOK_SECONDS: Final = 10.0
@@ -80,14 +81,14 @@ class SetTaint:
 Action: TypeAlias = SetCondition | SetTaint
 
 
-def observe(node: Object, found: Verdicts, reporting: int, effect: TaintEffect, now: datetime) -> Observed:
-    """Return what :func:`plan` decides from; ``reporting``: nodes where virt-handler reports."""
+def observe(node: Object, found: Verdicts, census: Census, effect: TaintEffect, now: datetime) -> Observed:
+    """Return what :func:`plan` decides from."""
     return Observed(
         node=node,
         verdict=found.by_node.get(name_of(node)),
         is_one_of_many=found.are_too_many,
         avoided=sum(1 for each in found.by_node.values() if not each.is_on_trial(now)),
-        nodes=reporting,
+        nodes=census.reporting,
         effect=effect,
         now=now,
         is_suspect=name_of(node) in found.suspects,

@@ -14,7 +14,7 @@ from apiserver.apis.virt.kinds import dig_vm
 from apiserver.apis.virt.lifecycle import failed_starts
 from apiserver.client.rest import STRATEGIC_MERGE_PATCH, Client
 from controller.reconcilers.indexes import Informers
-from controller.reconcilers.nodes.node_reports import NodeReports
+from controller.reconcilers.nodes.node_reports import Census, NodeReports
 from controller.reconcilers.non_operational import marking_plan
 from controller.reconcilers.non_operational.marking_plan import Action, Observed, SetCondition, SetTaint, Verdicts
 from controller.reconcilers.settings import FIELD_MANAGER, TaintEffect
@@ -84,7 +84,8 @@ class NonOperationalNodes:
     def _observe(self, node: Object) -> Observed:
         now = self._clock.now()
         found = self._verdicts.value(lambda: self._judge(now))
-        return marking_plan.observe(node, found, self._reports.census().reporting if found.by_node else 0, self._effect, now)
+        census = self._reports.census() if found.by_node else Census(0, 0)
+        return marking_plan.observe(node, found, census, self._effect, now)
 
     def _judge(self, now: datetime) -> Verdicts:
         found = self._informers.verdicts(now)

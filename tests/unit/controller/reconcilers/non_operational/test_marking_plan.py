@@ -8,6 +8,7 @@ import pytest
 
 from apiserver.apis.meta import times
 from apiserver.apis.virt.lifecycle.failed_starts import Verdict
+from controller.reconcilers.nodes.node_reports import Census
 from controller.reconcilers.non_operational import marking_plan
 from controller.reconcilers.non_operational.marking_plan import LOOK_SECONDS, Observed, SetCondition, SetTaint, plan
 from controller.reconcilers.trimming import trim_node
@@ -92,9 +93,10 @@ def test_if_most_nodes_fail_the_condition_says_so(verdict: Verdict) -> None:
 
 def test_nodes_on_trial_and_reporting_ones_count() -> None:
     verdicts = marking_plan.Verdicts(frozenset({"node1"}), {"node1": PAUSED, "node2": TRIAL}, are_too_many=False)
-    assert marking_plan.observe(node(), verdicts, 2, "NoSchedule", NOW) == FAILING
+    census = Census(reporting=2, unreachable=3)
+    assert marking_plan.observe(node(), verdicts, census, "NoSchedule", NOW) == FAILING
     other = {"metadata": {"name": "node3"}}
-    found = marking_plan.observe(other, dataclasses.replace(verdicts, are_too_many=True), 2, "NoSchedule", NOW)
+    found = marking_plan.observe(other, dataclasses.replace(verdicts, are_too_many=True), census, "NoSchedule", NOW)
     assert (found.verdict, found.is_suspect, found.is_one_of_many) == (None, False, True)
 
 
