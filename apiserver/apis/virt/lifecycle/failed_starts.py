@@ -62,8 +62,8 @@ def nodes_of_failures(vm: Mapping[str, Any], now: datetime | None = None) -> lis
 
 
 def tried_nodes(vm: Mapping[str, Any]) -> list[str]:
-    """Return the nodes where attempts in ``status.attempts`` started."""
-    return sorted({node for each in _attempts(vm) if (node := _started_on(each))})
+    """Return the nodes where attempts in ``status.attempts`` started, or to which migrations moved them."""
+    return sorted({node for each in _attempts(vm) for node in (_started_on(each), str(each.get("nodeName") or "")) if node})
 
 
 def non_operational(nodes: Mapping[str, Object], machines: Mapping[str, Collection[Object]], now: datetime) -> dict[str, Verdict]:

@@ -135,3 +135,9 @@ def test_old_failures_make_no_suspects() -> None:
     assert failed_starts.nodes_of_failures(machine) == ["bad"]
     assert failed_starts.nodes_of_failures(machine, NOW) == []
     assert failed_starts.nodes_of_failures(moved("a", 100), NOW) == ["bad"]
+
+
+def test_a_moved_guest_is_found_by_the_node_where_it_is() -> None:
+    """virt-controller fences that node, once it is lost, for the sake of the machine."""
+    vm = {"status": {"attempts": [{"number": 1, "startNodeName": "node1", "nodeName": "node2"}]}}
+    assert failed_starts.tried_nodes(vm) == ["node1", "node2"]
