@@ -108,7 +108,7 @@ def test_a_guest_with_its_nodes_cpu_resumes_only_there(model: str | None) -> Non
     assert required_nodes(vm) == NODE1
 
 
-def test_a_guest_resumes_on_its_node_although_starts_failed_there() -> None:
+def test_a_guest_resumes_on_its_non_operational_node() -> None:
     tolerated = {"key": "kubevirt.io/non-operational", "operator": "Exists", "effect": "NoSchedule"}
     assert tolerated in made_pod(resuming())["spec"]["tolerations"]
     assert tolerated not in made_pod(resuming("EPYC"))["spec"]["tolerations"], "another node is possible"
