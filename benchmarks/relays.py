@@ -47,7 +47,7 @@ GIB: Final = 1 << 30
 
 
 def node_of(transport: asyncio.BaseTransport | None) -> str:
-    """Return the node that the peer's certificate names; no certificate is revoked."""
+    """Return the node that the peer's certificate names; no certificate is revoked. Raises Untrusted."""
     return trust.node_of(peers.presented(transport), Revocations())
 
 

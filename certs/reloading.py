@@ -211,7 +211,7 @@ class ClientTls:
         return self._material
 
     def offering(self, protocol: str) -> ssl.SSLContext:
-        """Return a new context that offers this protocol (ALPN); while the files are unloadable :attr:`context`, which does not."""
+        """Return a new context that offers this protocol (ALPN). If the files cannot be read, return :attr:`context`, which offers none."""
         try:
             context = _client(self._reloader.files.resolved())
         except OSError:

@@ -55,7 +55,7 @@ class Decompressor:
 
     @property
     def unused_data(self) -> bytes:
-        """Return the data after the frame."""
+        """Return the data after the frame; empty until the frame ends."""
         return self._left if self.eof else b""
 
     def decompress(self, data: bytes, max_length: int) -> bytes:

@@ -133,7 +133,7 @@ class Commands:
         return self.parsers[name]
 
     def add_for_machine(self, name: str, text: str, more: str = "", named: Callable[[str], str] | None = None) -> CommandParser:
-        """Return the parser of a command on one machine; ``named`` parses its name."""
+        """Add a command on one machine, and return its parser; ``named`` parses its name."""
         parser = self.add(name, text, more)
         parser.add_argument("name", metavar="NAME", type=named or _machine, help="the virtual machine: NAME or vm/NAME")
         return parser
@@ -141,7 +141,7 @@ class Commands:
     def add_for_machines(
         self, name: str, text: str, more: str = "", named: Callable[[str], str] | None = None, aliases: Sequence[str] = ()
     ) -> CommandParser:
-        """Return the parser of a command on machines; ``named`` parses a name."""
+        """Add a command on one or more machines, and return its parser; ``named`` parses each name."""
         parser = self.add(name, text, more, aliases)
         parser.add_argument("names", metavar="NAME", nargs="+", type=named or _machine, help="virtual machines: NAME or vm/NAME")
         return parser

@@ -70,7 +70,7 @@ class Delegation:
         self.authn_seconds.observe(seconds, code)
 
     def authorized(self, code: str, seconds: float) -> None:
-        """Count a SubjectAccessReview by status code."""
+        """Count a SubjectAccessReview, and record its duration, by status code."""
         self.authz.increment(code)
         self.authz_seconds.observe(seconds, code)
 
@@ -113,7 +113,7 @@ class Metrics:
         self.registry.add(*process.families())
 
     def follow(self, stores: Collection[Store], peaks: Peaks) -> None:
-        """Add metrics of the stores' caches and the peaks."""
+        """Add metrics of the stores' caches and the peaks, and let the requests' metrics name the stores' resources."""
         self.requests.serve({_served(each.resource): [name for name, *_ in discovery.subresources(each.strategy)] for each in stores})
         about = "Maximum concurrent requests within the last second, by kind."
         self.registry.add(Read("apiserver_current_inflight_requests", "gauge", about, ("request_kind",), peaks.read))

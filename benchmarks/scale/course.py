@@ -110,7 +110,7 @@ class Course:
         }
 
     def all_running(self, count: int) -> Callable[[], bool]:
-        """Return a function that returns whether ``count`` machines run."""
+        """Return a function that returns whether exactly ``count`` machines run."""
         return lambda: self.board.phases()["Running"] == count
 
     async def start(self) -> Figures:

@@ -60,7 +60,7 @@ class Refuse:
 
 @dataclass(frozen=True, slots=True)
 class Seal:
-    """Seal the Lease, if the kubelet does not report either."""
+    """Seal the Lease: the guardian is silent. The caller does so only if the node's kubelet is silent, too."""
 
 
 Decision: TypeAlias = Nothing | Refuse | Seal

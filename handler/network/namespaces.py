@@ -26,7 +26,7 @@ def inside(namespace: int, command: Sequence[str]) -> tuple[str, ...]:
 
 
 async def run(namespace: int, command: Sequence[str]) -> bytes:
-    """Run ``command`` in the namespace and return its standard output. Raises CommandFailed."""
+    """Run ``command`` in the namespace (a descriptor), and return its standard output. Raises CommandFailed."""
     what = " ".join(command).partition("\n")[0]
     try:
         child = await asyncio.create_subprocess_exec(
@@ -54,6 +54,6 @@ async def run(namespace: int, command: Sequence[str]) -> bytes:
 
 
 async def links(namespace: int) -> list[dict[str, Any]]:
-    """Return the namespace's links, as ``ip -json address show`` prints them. Raises CommandFailed."""
+    """Return the links in a namespace (a descriptor), as ``ip -json address show`` prints them. Raises CommandFailed."""
     found: list[dict[str, Any]] = json.loads(await run(namespace, ("ip", "-json", "address", "show")))
     return found

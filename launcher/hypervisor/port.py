@@ -299,7 +299,9 @@ class Hypervisor(Protocol):
         """Ask the guest to release a disk, and wait for some seconds; return whether the domain lacks it then."""
 
     async def change_medium(self, name: str, target: str, disk: str) -> bool:
-        """Give a drive the medium in ``disk``, its new XML, or none. Return False, with nothing changed, if the guest locks the tray.
+        """Put the medium of ``disk``, the drive's new XML, into drive ``target``; remove the old one if that XML has none.
+
+        Return False, with nothing changed, if the guest locks the tray.
 
         Raises OperationInvalid without that drive.
         """

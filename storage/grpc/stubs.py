@@ -19,7 +19,7 @@ def published(module: str, version: str) -> Path:
 
 
 def message(source: str, name: str) -> str:
-    """Return the top-level message ``name`` of a proto file, without comments and field options."""
+    """Return the text of top-level message ``name`` in a proto file, without comments and options. Raises ValueError if missing."""
     begin = source.index(f"\nmessage {name} {{") + 1
     text = source[begin : source.index("\n}\n", begin) + 3]
     text = re.sub(r"\s*//[^\n]*", "", text)

@@ -179,7 +179,7 @@ def _extra(headers: CIMultiDictProxy[str], prefixes: tuple[str, ...]) -> dict[st
 def from_certificate(authorities: Authorities, certificate: Certificate) -> User | None:
     """Return a client certificate's user: common name, organizations and uid. None without common name, or for another authority's.
 
-    Raises Unauthorized for several uids (Go: ``pkg/authentication/request/x509``).
+    Raises Unauthorized for several uids, or an empty one (Go: ``pkg/authentication/request/x509``).
     """
     if not certificate.common_name or certificate.issuer not in authorities:
         return None

@@ -31,7 +31,9 @@ _PING_HEAD: Final = bytes((0x89, 0x80 | _PING_BYTES, 0, 0, 0, 0))
 
 
 class Bounded(ClientConnection):
-    """A client websocket that decodes input only while its reader takes it. ``recv`` returns a message, or a fragment, as frames.
+    """A client websocket that decodes input only while its reader takes it.
+
+    ``recv`` returns the encoded frames, as bytes, of a message or of a fragment.
 
     ``protocol.writes`` is undocumented in websockets 17.4: read it with each new version.
     """

@@ -94,7 +94,7 @@ class Window:
         return max(self._capacity - len(self._records), 0)
 
     def reset(self, revision: int) -> None:
-        """Restart at ``revision``, without earlier changes."""
+        """End all watches, and restart at ``revision``, without earlier changes."""
         self._tell_all()
         self._stop_all()
         self._base = self._framed = self.end

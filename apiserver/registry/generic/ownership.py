@@ -19,7 +19,8 @@ class FieldOwners(Protocol):
     def apply(self, live: Object | None, applied: Object, manager: str, *, force: bool, now: datetime) -> Object:
         """Return ``live`` (None: absent) with the applied object and managed fields merged in, changing neither.
 
-        Raises Conflict if ``applied`` changes other managers' fields without ``force``, or the errors of ``applied``.
+        Raises Conflict if ``applied`` changes other managers' fields without ``force``; BadRequest or Invalid if it is wrong;
+        InternalError for invalid stored managed fields.
         """
         ...
 

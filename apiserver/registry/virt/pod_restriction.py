@@ -104,9 +104,9 @@ class PodRestriction:
                     raise _refusal(attributes, hot_plug.FIELD, found)
 
     async def _machine(self, attributes: Attributes, pod_uid: str) -> Object | None:
-        """Return the machine of the pod that a machine's or Migration's write names; raises a refusal without one.
+        """Return the written machine, or the one that the written Migration selects; raises a refusal if that does not exist.
 
-        None if a Migration was already checked with this pod.
+        None if the write takes over a pod from the machine's Migration: a write of that was already checked with this pod.
         """
         obj: Object = attributes.obj or {}
         namespace = objects.namespace_of(obj)

@@ -57,7 +57,7 @@ class Requirements:
 
 
 def in_mebibytes(amount: int) -> str:
-    """Return bytes as a quantity, rounded up."""
+    """Return bytes as a quantity of whole ``Mi``, rounded up."""
     return f"{math.ceil(amount / MIB)}Mi"
 
 

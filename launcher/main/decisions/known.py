@@ -290,7 +290,7 @@ def frozen(known: Known, thaw_at: float) -> Known:
 
 
 def thawed(known: Known) -> Known:
-    """Return the state when the guest's file systems are not frozen."""
+    """Return the state after the guest's file systems were thawed."""
     return with_status(dataclasses.replace(known, thaw_at=None), frozen=False)
 
 

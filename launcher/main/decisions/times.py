@@ -8,7 +8,7 @@ from typing import Final
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """Pauses and limits of a managed domain's parts."""
+    """Pauses and limits of a managed domain's parts, in seconds."""
 
     look: float = 10.0
     """Between two looks at the domain, in case an event is lost."""

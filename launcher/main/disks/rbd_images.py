@@ -16,7 +16,7 @@ SECONDS: Final = 15.0
 
 
 async def look(children: Children, specification: Mapping[str, Any], seconds: float = SECONDS) -> None:
-    """Open each Ceph image as QEMU will, within ``seconds``, or raise SourceUnusable, which names the disk."""
+    """Open each Ceph image as QEMU will, each within ``seconds``, or raise SourceUnusable, which names the disk."""
     for disk in disks.defaulted(specification):
         if disk.get("type") == network_disks.RBD:
             await _look(children, disk, seconds)

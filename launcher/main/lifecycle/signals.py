@@ -14,7 +14,7 @@ logger = logging.getLogger(__name__)
 
 
 class Signals:
-    """Sends signals to this pod's guest."""
+    """Sends this pod's guest a reboot request, an NMI or keys."""
 
     def __init__(self, hypervisor: Hypervisor, record: Record, agent: Agent) -> None:
         self._hypervisor = hypervisor

@@ -16,7 +16,7 @@ from tests.host.launcher.sandbox import Launcher
 
 
 class Relay:
-    """Copies bytes between two sockets; ``rate`` limits bytes per second to the target, ``cut`` breaks every connection.
+    """Copies bytes between two sockets; ``rate`` limits bytes per second to the target, ``cut`` ends listener and connections.
 
     While ``muted``, it drops the target's bytes.
     """

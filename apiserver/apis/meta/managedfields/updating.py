@@ -102,7 +102,7 @@ class Updater:
         return touched, removed
 
     def _prune(self, merged: Object, version: str, managed: Managed, last: Entry, fields: Fields) -> Object:
-        """Return ``merged`` without fields that only the applier owned and now omits.
+        """Return ``merged``, itself unchanged, without fields that only the applier owned and now omits.
 
         ``last``: the applier's former entry; ``fields``: those that it applies now.
         """
