@@ -43,7 +43,7 @@ def printed(answer: Object, output: str) -> str:
 
 
 def table(info: Object, *, wide: bool = False) -> str:
-    """Return information from ``guestinfo.bounded`` as text; ``wide`` lists applications instead of counting them."""
+    """Return information from ``guestinfo.bounded`` as text; ``wide`` lists applications, which are else only counted."""
     agent, system, zone = (info.get(key) or {} for key in ("agent", "os", "timezone"))
     lines = aligned(
         [

@@ -137,7 +137,7 @@ def parse(arguments: Sequence[str] | None = None) -> Options:
 
 
 def _with_truth_values(arguments: Sequence[str], parser: argparse.ArgumentParser) -> list[str]:
-    """Return the arguments with Go's ``--x=true`` and ``--x=false`` of switches as argparse's ``--x`` and ``--no-x``, if there is one."""
+    """Return the arguments with Go's ``--x=true`` and ``--x=false`` of switches as ``--x`` and ``--no-x`` (dropped if unknown)."""
     switches = {option for action in parser._actions if action.nargs == 0 for option in action.option_strings}  # noqa: SLF001 - no other way
     found = []
     for each in arguments:

@@ -221,7 +221,7 @@ class Applier:
         return None
 
     async def _resize(self, obj: Object, action: ResizePod) -> None:
-        """Resize the pod. Raises PodRefused, or Conflict if the pod was replaced or its quota changed."""
+        """Resize the pod. Raises PodRefused if it is gone or the resize is refused; Conflict if it was replaced or its quota changed."""
         container = {"name": names.CONTAINER, "resources": action.resources}
         patch: Object = {"metadata": {"uid": action.uid}, "spec": {"containers": [container]}}
         try:
@@ -263,7 +263,7 @@ class Applier:
             return obj
 
     async def _add_owner(self, obj: Object, reference: Object) -> Object:
-        """Make ``reference`` the first owner; return the object, unchanged if refused."""
+        """Make ``reference`` the first owner; return the object, unchanged if that is forbidden or invalid. Raises Conflict."""
         given: list[Object] = dig(obj, "metadata", "ownerReferences") or []
         ours = next((each for each in given if all(dig(each, key) == value for key, value in reference.items())), reference)
         owners = [ours, *(each for each in given if each != ours)]

@@ -58,8 +58,8 @@ def table(tap: str) -> str:
 def rules(mac: str, ports: Sequence[Port] | None = None, *, ipv6: bool = False) -> str:
     """Return nft's input for a guest behind the pod's address, with this (valid, normalized) MAC address; the tap must exist.
 
-    A filter of before stays in force until this one is. The guest receives packets to these ``ports`` of the pod's address; None: to all.
-    With ``ipv6``, virt-launcher's tap must exist.
+    An earlier filter stays in force until nft has applied this one. The guest receives packets to these ``ports`` of the pod's address;
+    None: to all. With ``ipv6``, virt-launcher's tap must exist.
     """
     guest = _guest(network.TAP, mac, network.GUEST, _DHCP_SERVERS, judged6=filters6.JUDGED if ipv6 else "")
     return f"""table netdev {TABLE} {{}}

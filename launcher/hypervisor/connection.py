@@ -228,7 +228,10 @@ class LibvirtHypervisor:
         return "panicked" if name in self._panicked else "watchdog" if name in self._powered_off else "crashed"
 
     async def create(self, name: str, xml: str, *, validate: bool = False) -> None:
-        """Define the domain and start it paused. Raises DomainExists. Other errors leave none, except Unavailable and OperationTimeout."""
+        """Define the domain and start it paused. Raises DomainExists. Other errors leave none, except Unavailable and OperationTimeout.
+
+        ``validate``: check the XML against libvirt's schema, if that is installed.
+        """
 
         def create(connection: libvirt.virConnect) -> None:
             if _lookup(connection, name) is not None:

@@ -19,7 +19,7 @@ _NAMES: Final = {"quantity": "amount"}
 
 
 def text() -> str:
-    """Return the content of ``structure.json``, with one line per member so that branches merge."""
+    """Return what ``structure.json`` must contain, with one line per member so that branches merge."""
     shapes = {kind.__name__: _of_kind(kind) for kind in (types.VirtualMachine, types.Migration, MigrationPolicy, VirtualMachineReplicaSet)}
     of_set = shapes[VirtualMachineReplicaSet.__name__]
     of_set["spec"]["template"].update(spec="anything")

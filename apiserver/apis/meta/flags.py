@@ -33,7 +33,7 @@ def natural(text: str) -> int:
 
 
 def positive(text: str) -> int:
-    """Parse a positive integer for argparse. Raises ArgumentTypeError."""
+    """Parse a positive integer for argparse. Raises ArgumentTypeError below 1, ValueError for other text."""
     number = int(text)
     if number < 1:
         raise ArgumentTypeError(f"{text} is less than 1")

@@ -28,7 +28,7 @@ class Accounting:
     requests: Requests
 
     def ended(self, context: RequestContext, code: int, seconds: float, size: int, *, long_running: bool) -> None:
-        """Count and log a request, answered or left by its client (:data:`CLIENT_CLOSED`); ``size``: bytes of the body."""
+        """Count and log a request, answered or left by its client (:data:`CLIENT_CLOSED`); ``size``: bytes of the response's body."""
         counted = _OK if long_running and code == CLIENT_CLOSED else code  # the client decides when these end
         self._count(context, counted, seconds, size, long_running=long_running)
         _log(context, code, seconds, long_running=long_running)

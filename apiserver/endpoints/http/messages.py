@@ -120,7 +120,7 @@ class Request:
         return self.carrier.certificate
 
     async def read(self, limit: int) -> bytes:
-        """Return the whole body. Raises BodyTooLarge above ``limit`` bytes, BodyError, Gone."""
+        """Return the whole body. Raises BodyTooLarge above ``limit`` bytes, BodyError if malformed, or Gone."""
         length = self.fields.content_length
         if length > limit:
             raise BodyTooLarge

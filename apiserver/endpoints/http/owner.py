@@ -83,5 +83,5 @@ class Owner(Protocol):
         ...
 
     def shortens(self, connection: Owned) -> None:
-        """Remove a long head: it is complete."""
+        """Unregister a connection: its long head is complete."""
         ...

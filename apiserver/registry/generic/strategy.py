@@ -368,7 +368,7 @@ class Strategy:
         return frozenset()
 
     def shared_locks(self, obj: Object) -> frozenset[tuple[str, str]]:
-        """Return locks shared within a group: pairs of lock and group.
+        """Return pairs of lock and group. Objects of the same group share a lock, which excludes all other groups.
 
         No lock or group may end with ``/``, or be what another one has before a ``/``.
         """

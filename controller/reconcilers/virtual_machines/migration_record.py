@@ -25,7 +25,7 @@ _FROM_MIGRATION: Final = ("sourceNode", "sourcePod", "targetNode", "targetPod", 
 def record(vm: Object, migrations: Sequence[Object], now: datetime) -> MigrationState | None:
     """Return what ``status.migration`` should be; None before the machine's first migration begins.
 
-    ``migrations`` are all existing ones for the machine's name; ``now`` is the end of one that no longer exists.
+    ``migrations`` are all existing ones for the machine's name; ``now`` is recorded as the end of one that no longer exists.
     """
     stored = dig_vm(vm, "status", "migration")
     sound = [each for each in migrations if not structure.of_migration(each)]  # an invalid one would prevent writing the machine

@@ -33,7 +33,10 @@ class StatusWriter:
         self._buckets: dict[NamespacedName, TokenBucket] = {}
 
     async def write(self, vm: Object, status: Object) -> bool:
-        """Write the status if it differs, and the rate limit or a change of phase allows it; return whether it did. Raises StatusError."""
+        """Write the status if it differs, and the rate limit or a change of phase allows it; return whether it did.
+
+        Raises StatusError, TransportError.
+        """
         if status == vm.get("status"):
             return False
         bucket, now = self._bucket(vm), asyncio.get_running_loop().time()

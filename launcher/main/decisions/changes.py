@@ -46,7 +46,7 @@ def setting_of(what: messages.LiveChange, device: Device) -> str | None:
 
 
 def device_of(machine: messages.Machine, found: Iterable[Device], request: messages.Change) -> Device | None:
-    """Return the domain's device with the requested I/O limits or link state; None without it, or for another setting."""
+    """Return the device with the I/O limits or link state that a request changes; None if missing, or if it changes something else."""
     named = machines.named(machine, found)
     return next((each for each, name in named if name == request.name and setting_of(request.what, each) is not None), None)
 

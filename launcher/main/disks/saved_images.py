@@ -54,7 +54,7 @@ class Sealed:
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """The directories of a pod for images."""
+    """The directories of a pod for images of its guest's memory."""
 
     claim: Path
     node_disk: Path

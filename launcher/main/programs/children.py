@@ -45,9 +45,9 @@ class Children:
     def start(
         self, arguments: Sequence[str], environment: Mapping[str, str], *, output: int | None = None, given: int | None = None
     ) -> tuple[int, asyncio.Future[int]]:
-        """Start a process in its own session; ``given`` and ``output`` are descriptors of its input (None: empty) and output (None: ours).
+        """Start a process in its own session. Raises OSError.
 
-        Raises OSError.
+        ``given`` is the descriptor of its input (None: empty); ``output`` is that of its output and its errors (None: ours).
 
         Returns:
             Its pid, and a future with its exit code (negative: the signal that ended it), which needs :meth:`reaping`.

@@ -16,7 +16,7 @@ REMEMBERED: Final = 16_384
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """Processors and memory in a domain's XML."""
+    """Memory and processors (sockets, cores, threads) in a domain's XML."""
 
     memory_bytes: int
     topology: tuple[int, int, int]

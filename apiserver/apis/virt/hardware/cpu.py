@@ -66,7 +66,7 @@ def queues(domain: Domain) -> int:
 
 
 def model(domain: Domain) -> str:
-    """Return the guest's CPU model; empty if unspecified, or the node's."""
+    """Return the guest's CPU model; empty if that is unspecified, or that of the node."""
     name = str((domain.get("cpu") or {}).get("model") or "")
     return "" if name in OF_THE_NODE else name
 

@@ -176,7 +176,7 @@ def end_asked_for(vm: Mapping[str, Any]) -> str:
 
 
 def was_interrupted(vm: Mapping[str, Any]) -> bool:
-    """Return whether the cluster ended the newest attempt's pod without a request.
+    """Return whether the cluster ended the newest attempt's pod, and no user had requested a stop.
 
     False if the guest powered itself off then. The result stays True until the next attempt begins.
     """
