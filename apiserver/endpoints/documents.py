@@ -81,7 +81,7 @@ class OpenAPI:
     def pages(self) -> dict[str, Page]:
         """Return the documents' handlers by path.
 
-        They raise NotAcceptable for clients without JSON; for the aggregator, kube-apiserver converts to protobuf.
+        They raise NotAcceptable for clients that do not accept JSON; for the aggregator, kube-apiserver converts to protobuf.
         """
         groups: dict[str, Page] = {f"/openapi/v3/{path}": partial(self._by_hash, path, each) for path, each in self._v3.items()}
         return {"/openapi/v2": partial(self._whole, self._v2), "/openapi/v3": partial(self._whole, self._root), **groups}

@@ -150,7 +150,7 @@ def _is_time(text: str) -> bool:
 
 
 def _as_float32(number: float) -> str:
-    """Format a number as Go's ``FormatFloat(number, 'g', -1, 32)``."""
+    """Format a number as Go's ``FormatFloat(number, 'g', -1, 32)``, except for YAML's ``.nan`` and ``.inf``."""
     if math.isnan(number):
         return ".nan"
     try:

@@ -65,7 +65,7 @@ def _bytes(capacity: str) -> int:
 
 
 class InUse(NamedTuple):
-    """Storage that a machine needs, and the name of another one that excludes it by its use."""
+    """Storage (``what``) that a machine needs, and the name of another machine, which uses it and so excludes the first."""
 
     what: str
     machine: str

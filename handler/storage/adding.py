@@ -149,7 +149,7 @@ class PluginDisks:
         return checked is not None and (checked.is_wrong or checked.fault is not None)
 
     def forget(self, is_alive: Callable[[str], bool]) -> None:
-        """Drop the state of pods that are gone. ``plugins.deleting`` deletes what was added to them."""
+        """Drop the state of pods that, by their uid, are not alive. ``plugins.deleting`` deletes what was added to them."""
         self._added = {uid: each for uid, each in self._added.items() if is_alive(uid)}
         self._failing = {uid: each for uid, each in self._failing.items() if is_alive(uid)}
         self._checked = {uid: each for uid, each in self._checked.items() if is_alive(uid)}

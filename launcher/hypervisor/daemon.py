@@ -68,7 +68,7 @@ class Daemon:
     def prepare(self, host_uuid: str) -> None:
         """Create libvirtd's directories and write its configuration.
 
-        ``host_uuid`` is unique per pod, because libvirt refuses to migrate between equal ones; its default is the node's firmware UUID.
+        ``host_uuid`` is unique per pod: libvirt refuses to migrate between equal ones, and its own default is the node's firmware UUID.
         """
         certificates = self.directory / Path(layout.NBD_CERTIFICATES_DIRECTORY).name
         for name in ("home", "config/libvirt", "data", "libvirt", certificates.name):

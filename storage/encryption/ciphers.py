@@ -157,7 +157,7 @@ class Chain:
     services: Sequence[Fetching] = field(default=(), repr=False)
 
     async def fetch(self, data: bytes) -> None:
-        """Fetch remote keys that ``unseal`` needs for ``data``. Raises Unavailable for now; for a key that is lost, ``unseal`` raises."""
+        """Fetch remote keys that ``unseal`` needs for ``data``. Raises Unavailable, to be retried; for a lost key, ``unseal`` raises."""
         for each in self.services:
             if data.startswith(each.prefix):
                 with suppress(Undecryptable):

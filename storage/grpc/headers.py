@@ -63,7 +63,10 @@ class Heads:
         """Decoded blocks that recur."""
 
     def decode(self, block: bytes) -> Head:
-        """Decode a block; remember short ones without an error in ``known``, where callers look first. Raises ProtocolError."""
+        """Decode a block of headers. Raises ProtocolError.
+
+        Remembers some short ones without a gRPC error in ``known``, where callers look first.
+        """
         try:
             fields = dict(self._decoder.decode(block, raw=True))
         except hpack.HPACKError as error:

@@ -121,7 +121,7 @@ def _refusal(answer: Response) -> StatusError:
 
 
 async def join(client: WebSocket, server: Bounded, endings: Sequence[Ending], final: Continued) -> None:
-    """Pass frames both ways until a side closes or one of ``endings`` returns an End; close both sides with its code and reason.
+    """Pass frames both ways until a side closes or one of ``endings`` returns an End; close both with the code and reason of that.
 
     If the server left, ``final`` decides whether clients may connect again.
     """

@@ -89,7 +89,7 @@ class MigrationTurns:
 
     @contextmanager
     def tried(self, migration: Object) -> Iterator[None]:
-        """Record after the block whether the Migration began; if not, others go first for ``IN_VAIN_SECONDS``. Nothing after a Conflict."""
+        """Record after the block, except after a Conflict, whether the Migration began; if not, others go first for ``IN_VAIN_SECONDS``."""
         wrote_another = False
         try:
             yield

@@ -25,7 +25,7 @@ MAX_REMEMBERED: Final = 10_000
 
 
 class Memory:
-    """Stores the Migrations of upgrades by uid."""
+    """Remembers Migrations of upgrades, by uid, beyond their deletion."""
 
     def __init__(self, clock: Clock, limit: int = MAX_REMEMBERED) -> None:
         self._clock = clock

@@ -104,7 +104,7 @@ def handler_not_understood(seen: Observed, _: power.Power) -> Obstacle | None:
 
 
 def node_not_found(seen: Observed, _: power.Power) -> Obstacle | None:
-    """Return an obstacle if node ``spec.nodeName`` is missing. Each pod there would count as failed."""
+    """Return an obstacle if the cluster lacks the node in ``spec.nodeName``. Each pod there would count as failed."""
     if dig_vm(seen.vm, "spec", "nodeName") not in seen.evidence.unreachable.missing:
         return None
     message = (

@@ -192,7 +192,7 @@ class Disk:
 
 
 def listener_at(path: Path, user: int) -> socket.socket:
-    """Return a listening socket at a path of any length, owned by the pod's user."""
+    """Return a listening socket at a path of any length, in place of an old one; ``user`` becomes its owner and group."""
     listener = socket.socket(socket.AF_UNIX)
     directory = os.open(path.parent, os.O_PATH | os.O_DIRECTORY)  # socket addresses have at most 108 bytes
     try:

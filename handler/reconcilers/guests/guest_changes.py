@@ -43,7 +43,7 @@ Failures = Mapping[Change, Failure]
 
 
 def missing(vm: Mapping[str, Any], launcher: messages.Status) -> dict[Change, str]:
-    """Return the desired values, by setting, that the guest neither has nor takes, and that virt-launcher can change now."""
+    """Return the desired values, by setting, that the guest neither has nor is changing to, and that virt-launcher can change now."""
     supported, told = _supported(launcher), _told(launcher)
     return {
         change: value

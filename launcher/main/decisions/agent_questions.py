@@ -97,7 +97,7 @@ def refused(round_: Round, field: str, error: OperationInvalid) -> Round:
 
 
 def answers(round_: Round) -> Object:
-    """Return the Round's fields with answers, and why others are missing."""
+    """Return the Round's fields with answers, why others are missing, and which are cut."""
     return {
         **{field: value for field, value in round_.found.items() if value is not None},
         "unavailable": [{"field": field, "reason": reason} for field, reason in round_.problems.items()],

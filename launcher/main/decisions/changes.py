@@ -15,7 +15,7 @@ from launcher.protocol import messages
 
 
 def settings(machine: messages.Machine | None, seen: Observation) -> tuple[messages.SettingStatus, ...]:
-    """Return the status of each setting that can change live; none for a machine with XML, which keeps what its author wrote."""
+    """Return the status of each setting that can change live; none without a machine, or with XML, which stays as written."""
     return () if machine is None or machine.domain_xml else tuple(_settings(machine, seen))
 
 

@@ -131,7 +131,7 @@ def set_running(known: Known) -> Known:
 
 
 def destroying(known: Known) -> Known:
-    """Return the state when libvirt is about to destroy the domain."""
+    """Return ``known`` with the fact that virt-launcher is about to destroy the domain."""
     return dataclasses.replace(known, run=dataclasses.replace(known.run, destroyed=True))
 
 

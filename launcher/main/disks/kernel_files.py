@@ -12,7 +12,7 @@ from launcher.domain.values import InvalidSpecification
 
 
 def require(specification: Mapping[str, Any]) -> None:
-    """Check that kernel and initial RAM disk exist, or raise InvalidSpecification."""
+    """Check that the files of ``firmware.kernelBoot.container`` that are set exist, or raise InvalidSpecification."""
     container = dig(specification, "firmware", "kernelBoot", "container") or {}
     for key in ("kernelPath", "initrdPath"):
         if (given := container.get(key)) and not Path(firmware.kernel_file(container, key)).is_file():

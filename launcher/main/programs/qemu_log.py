@@ -36,7 +36,7 @@ def trim_all(path: Path, termination_log: Path = TERMINATION_LOG) -> list[Path]:
 
 
 def trim(path: Path) -> bool:
-    """Cut a log that is too long to its end; return whether it was cut.
+    """Cut a log that is too long to its end; return whether it was cut, False also after an OSError.
 
     QEMU appends, so it continues at the new end. Output between reading and cutting is lost.
     """

@@ -46,9 +46,9 @@ def instructions() -> list[tuple[int, int, int, int]]:
 
 
 def pretend() -> None:
-    """Have the system calls ``PRETENDED`` of this process and its program do nothing and report success.
+    """Have the system calls ``PRETENDED`` of this process, and of programs that it runs, do nothing and report success.
 
-    Raises OSError, also on another architecture.
+    This is for good. Raises OSError, also on another architecture.
     """
     if os.uname().machine != MACHINE:
         raise OSError(f"{os.uname().machine} is not supported, only {MACHINE}")

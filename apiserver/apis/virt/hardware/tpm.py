@@ -12,6 +12,6 @@ TPM: Final[Object] = {"persistent": False}
 
 
 def defaulted(domain: Domain) -> Object | None:
-    """Return ``devices.tpm`` with ``persistent``, or None."""
+    """Return a copy of ``devices.tpm`` with the default of ``persistent``; None if it is unset."""
     said = dig(domain, "devices", "tpm")
     return None if said is None else {**TPM, **{key: value for key, value in said.items() if value is not None}}

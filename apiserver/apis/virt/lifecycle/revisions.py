@@ -49,7 +49,7 @@ def current(replica_set: Object) -> str:
 
 
 def record(replica_set: dict[str, Any]) -> None:
-    """Make the template the newest revision of a set with ordinals, in place, and drop old revisions."""
+    """Make the template the newest of ``status.revisions``, in place, and drop old ones beyond the limit; only for a set with ordinals."""
     if not ordinals.has_ordinals(replica_set):
         return
     template, kept = _plain(replica_set["spec"]["template"]), of_set(replica_set)

@@ -46,7 +46,7 @@ def path_of(card: str) -> str:
 
 
 def limit(found: running.Difference) -> str:
-    """Return why a difference of a card needs a restart; empty for others."""
+    """Return why this difference, which the caller found to need a restart, does; empty unless it is of a network card."""
     if not found.path.startswith(f"{_CARDS}["):
         return ""
     if found.kind == "changed":

@@ -162,7 +162,7 @@ def _device_field(path: str) -> str:
 
 
 def _of_list(path: str, desired: Sequence[Object], runs: Sequence[Object]) -> Iterator[Difference]:
-    """Yield differing devices by name; the list itself if they have no names, or only their order differs."""
+    """Yield the differing devices of two unequal lists by name; the list itself if they have no names, or only their order differs."""
     named = all("name" in each for each in (*desired, *runs))
     found = list(_of_devices(path, *({each["name"]: each for each in listed} for listed in (desired, runs)))) if named else []
     yield from found or [Difference(path)]
