@@ -33,7 +33,7 @@ _RULES: Final = f"""table ip bench {{
 
 @contextmanager
 def serving(pod: dict[str, Any]) -> Iterator[None]:
-    """Serve ``PORT`` of a masqueraded machine's pod by ``gauge``; only on a cluster of this machine. The pod's new nft rules stay."""
+    """Serve ``PORT`` of a masqueraded machine's pod by ``gauge``; its node must run on this computer. The pod's new nft rules stay."""
     in_pod = ("nsenter", f"--net=/proc/{min(processes.of_pod(pod))}/ns/net")
     with tempfile.TemporaryDirectory() as scratch:
         program = Path(scratch) / "gauge"

@@ -301,7 +301,7 @@ def context(order: dict[str, Any]) -> ssl.SSLContext:
 
 @contextlib.contextmanager
 def _file(text: str) -> Iterator[str]:
-    """Yield the path of a file in memory with this text, which no other process can open."""
+    """Yield a path, valid only in this process, of a file in memory with this text."""
     descriptor = os.memfd_create("relay", os.MFD_CLOEXEC)
     try:
         os.write(descriptor, text.encode())

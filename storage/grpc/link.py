@@ -90,7 +90,7 @@ class Link(asyncio.Protocol):
             self._flush_soon()
 
     def cancel(self, exchange: Exchange) -> None:
-        """Cancel a call at the server; its caller gets no error."""
+        """Cancel a call at the server; the caller, which gave it up, gets no error."""
         self._given_up(exchange)
 
     def leave(self) -> None:

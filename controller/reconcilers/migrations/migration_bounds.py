@@ -79,7 +79,10 @@ def begin_left(migration: Object, now: datetime) -> float | None:
 
 
 def place_left(migration: Object, now: datetime) -> float | None:
-    """Return how many more seconds a migration in ``TargetReady`` or ``Running`` keeps its place; None otherwise, or without a start."""
+    """Return for how many seconds a migration in ``TargetReady`` or ``Running`` keeps its place (negative: overdue).
+
+    None in other phases, or without a start.
+    """
     left = begin_left(migration, now) if phases.phase_of(migration) in _MOVING else None
     return None if left is None else left + _allowed(migration) + END_SECONDS
 

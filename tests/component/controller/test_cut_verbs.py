@@ -275,7 +275,7 @@ class Cut:
     async def play(self, at: int | None, *, is_lost: bool) -> bool:
         """Kill virt-controller at write ``at`` (None: never), before (``is_lost``) or after its effect; let the next one finish.
 
-        Return False without such a write.
+        Return False if there were fewer writes.
         """
         async with asyncio.TaskGroup() as tasks:
             playing = tasks.create_task(self.rest.play())

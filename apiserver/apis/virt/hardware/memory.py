@@ -47,7 +47,7 @@ def is_shared(domain: Domain) -> bool:
 
 
 def pluggable_bytes(domain: Domain) -> int:
-    """Return how many bytes of memory can be added while running, in whole blocks."""
+    """Return how many bytes a running guest can have beyond ``guest_bytes``, in whole blocks; 0 if its memory cannot grow."""
     return (max_guest_bytes(domain) - guest_bytes(domain)) // BLOCK_BYTES * BLOCK_BYTES if grows(domain) else 0
 
 
