@@ -66,7 +66,7 @@ def issue(authority: Pair, profile: Profile, lifetime: timedelta, now: datetime)
 def sign(authority: Pair, public_key: ec.EllipticCurvePublicKey, profile: Profile, not_before: datetime, not_after: datetime) -> bytes:
     """Return a certificate (PEM) for ``public_key``, valid no longer than ``authority``.
 
-    Raises ValueError: the authority's PEM is unreadable, or an IP address invalid.
+    Raises ValueError: the authority's PEM is unreadable, its key is not an EC key, or an IP address is invalid.
     """
     signer = x509.load_pem_x509_certificate(authority.certificate)
     signing_key = serialization.load_pem_private_key(authority.key, password=None)

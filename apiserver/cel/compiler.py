@@ -132,7 +132,7 @@ class Compiler:
         return Code(lambda frame: selecting.optional_field(run(frame), name), base.cost + 1)
 
     def _base(self, node: Node, scope: dict[str, int]) -> Code:
-        """Compile a selection's operand (``a`` of ``a.b``); other than names and selections cost one more."""
+        """Compile a selection's operand (``a`` of ``a.b``); it costs one more unless it is a name, a selection or an index."""
         code = self.compile(node, scope)
         return code if isinstance(node, Ident | Select | Index) else Code(code.run, code.cost + 1)
 

@@ -15,7 +15,7 @@ class Abortable(Protocol):
     """Result of dialling an address."""
 
     def abort(self) -> None:
-        """Close the connection: another is used."""
+        """Close the connection at once, because another address won."""
 
 
 _Made = TypeVar("_Made", bound=Abortable)

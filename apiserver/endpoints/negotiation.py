@@ -49,7 +49,7 @@ class Representation:
 
 
 def accepted(header: str) -> list[MediaType]:
-    """Return an Accept header's valid media types, best first: by quality, types before wildcards, position."""
+    """Return an Accept header's valid media types of quality above 0, best first: by quality, types before wildcards, position."""
     found = [each for part in header.split(",") if (each := _media_type(part)) and each.quality > 0]
     return sorted(found, key=lambda each: (-each.quality, each.kind == "*", each.subtype == "*"))
 

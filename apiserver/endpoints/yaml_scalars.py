@@ -93,7 +93,7 @@ def key(scalar: Scalar) -> str:
 
 
 def value(scalar: Scalar) -> Scalar:
-    """Return a scalar as in Go's JSON: ``5.0`` becomes 5; large numbers get the fewest distinguishing digits. Raises BadRequest."""
+    """Return a scalar as in Go's JSON: ``5.0`` becomes 5, if 64 bits can hold it. Raises BadRequest for infinity and NaN."""
     if not isinstance(scalar, float):
         return scalar
     if not math.isfinite(scalar):

@@ -167,7 +167,7 @@ def _trim_node_spec(node: Object) -> Object:
 
 
 def trim_node(node: Object) -> Object:
-    """Return the relevant fields of a node."""
+    """Return a Node with only the fields that virt-controller uses, cut to their limits."""
     kept = ("name", "uid", "resourceVersion", "creationTimestamp")
     found = dig(node, "status", "conditions")
     ready, avoided = condition(found, "Ready") or {}, condition(found, node_states.NON_OPERATIONAL_CONDITION)

@@ -12,7 +12,7 @@ from handler.pods import places
 
 
 def validate_virtual_machine(vm: Object) -> tuple[str, ...]:
-    """Return the errors of a VirtualMachine, as sentences with paths; empty if valid."""
+    """Return errors in a VirtualMachine's structure, pod uids and addresses, as sentences with paths; empty if valid."""
     return structure.of_virtual_machine(vm) or (*_uid(vm, "podUID"), *_addresses(vm))
 
 

@@ -39,7 +39,7 @@ class Destination:
 
 
 def split_address(address: str) -> tuple[str, int]:
-    """Return IP address and port of ``status.targetAddress``; an IPv6 address is in brackets. Raises ValueError."""
+    """Return IP address and port of ``status.targetAddress`` (IPv6 in brackets). Raises ValueError unless pods can have this address."""
     found = forms.host_port(address)
     # loopback leads to this node's own relays, which have another certificate
     if found is None or (forms.pod_ip(str(found[0])) is None and not found[0].is_loopback):

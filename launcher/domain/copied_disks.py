@@ -20,7 +20,7 @@ def names(specification: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def moved(specification: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
-    """Return, for each disk with an overlay, the path if it was hot-plugged, and the path in a migration's target."""
+    """Return two paths for each disk with an overlay: that of a hot-plugged disk's overlay, and that in a migration's target."""
     return tuple((str(each.plugged_overlay), str(each.overlay)) for each in origins(specification) if each.overlay is not None)
 
 

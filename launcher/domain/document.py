@@ -79,7 +79,7 @@ def domain_name(namespace: str, name: str) -> str:
 
 
 def domain_uuid(uid: str, specification: Mapping[str, Any]) -> str:
-    """Return the UUID in the guest's firmware: the specified one, or one derived from the object's uid. Raises InvalidSpecification."""
+    """Return the guest's UUID: the specified ``firmware.uuid``, or one derived from ``uid``. Raises InvalidSpecification if invalid."""
     wanted = (specification.get("firmware") or {}).get("uuid")
     if not wanted:
         return str(uuid.uuid5(_UUID_NAMESPACE, uid))

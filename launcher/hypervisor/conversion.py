@@ -43,7 +43,7 @@ def progress(stats: Mapping[str, Any]) -> Progress | None:
 
 
 def migration_parameters(terms: Terms, disks: Disks = NO_DISKS) -> tuple[dict[str, Any], int]:
-    """Return the typed parameters and flags of virDomainMigrateToURI3."""
+    """Return typed parameters and flags of virDomainMigrateToURI3: those for ``terms`` and ``disks``; the caller adds the others."""
     parameters: dict[str, Any] = {}
     flags = 0
     if terms.bandwidth_bytes > 0:

@@ -56,9 +56,9 @@ class MutatingWebhooks:
         """Do nothing."""
 
     async def mutate(self, attributes: Attributes) -> None:
-        """Call matching webhooks in order, and apply their patches to ``attributes.obj``, until one refuses: raise that.
+        """Call matching webhooks in order, and apply their patches to ``attributes.obj``; raise the first refusal.
 
-        In the second round, only webhooks that are due are called.
+        A reinvocation calls only webhooks after which the object changed, if they ask for that.
         """
         round_ = attributes.reinvocation
         memory: _Reinvocation = round_.memory.setdefault(self.name, _Reinvocation())

@@ -89,7 +89,7 @@ def qualified_name_errors(key: str) -> list[str]:
 
 
 def label_value_errors(value: str) -> list[str]:
-    """Return errors in a label's value: empty, or at most 63 letters, digits, ``-_.``, with a letter or digit at both ends."""
+    """Return errors in a label's value. Valid are "" and at most 63 letters, digits, ``-_.``, with a letter or digit at both ends."""
     found = _too_long(value, MAX_LABEL)
     if len(value) <= _ABSURD and not _VALUE_PATTERN.fullmatch(value):
         found.append(_VALUE_RULE)

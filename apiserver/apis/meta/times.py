@@ -29,10 +29,10 @@ def to_rfc3339_micro(moment: datetime) -> str:
 
 
 def parse(text: str) -> datetime:
-    """Return an RFC 3339 time as a datetime in UTC, with at most six digits of a second.
+    """Return an RFC 3339 time as a datetime in UTC, without the digits below microseconds.
 
     Raises:
-        ValueError: it is no RFC 3339 time with a zone.
+        ValueError: it is no RFC 3339 time with a zone, or outside of the years 1 to 9999.
     """
     match = _RFC3339.fullmatch(text)
     if match is None:

@@ -298,7 +298,7 @@ class Connection(asyncio.Protocol):
         self._end_if(close=True)
 
     def _end_if(self, *, close: bool) -> None:
-        """If ``close``, close once the client has read: closing with unread input discards the answer."""
+        """If ``close``, close when the client does, or at a new deadline: closing with unread input would discard the answer."""
         if close and self._transport is not None:
             settings = self._server.settings
             self._ending = True

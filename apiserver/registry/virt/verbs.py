@@ -280,7 +280,7 @@ def refuse_discarding(vm: Object) -> Refusal:
 
 
 def refuse_resume(vm: Object) -> Refusal:
-    """Return why the machine cannot resume, or None."""
+    """Return why the machine cannot resume from its managed save; None if it can."""
     refused = refuse_start(vm)
     return refused if refused or managed_save.of(vm) else "the virtual machine is not suspended; start boots it"
 

@@ -128,7 +128,7 @@ class VirtualMachineStrategy(Strategy):
         return tuple(found)
 
     def warnings_on_delete(self, obj: Object, grace_seconds: int | None) -> tuple[str, ...]:
-        """Return a warning if a delete gives less time than the spec: the guest keeps the spec's."""
+        """Return a warning if there is a guest and a delete gives less time than the spec: the guest keeps the spec's."""
         own = int(dig_vm(obj, "spec", "terminationGracePeriodSeconds") or 0)
         if grace_seconds is None or grace_seconds >= own or phases.phase_of(obj) not in phases.WITH_GUEST:
             return ()

@@ -23,7 +23,7 @@ class Timed:
 
 
 async def gather(reports: NodeReports, nodes: Iterable[str], absent: Sequence[Timed]) -> Evidence:
-    """Return which of ``nodes`` are unreachable, and the absent pods; record in their Absences whether their nodes report.
+    """Return Evidence: unreachable ``nodes``, their guardians' promises, absent and sealed pods. Record in Absences whether nodes report.
 
     The grace period of an absent pod begins again when its kubelet reports: until then it ended no container.
     """

@@ -179,7 +179,7 @@ def _list_of_disks(image: Path) -> bytes:
 
 
 def _header(descriptor: int, listed: bytes = b"") -> tuple[str, str]:
-    """Return the digest of all before the memory and of ``listed``, the list of disks, and the XML. Raises ImageUnusable."""
+    """Return a digest and the XML. The digest covers all before the memory, and ``listed``, the list of disks. Raises ImageUnusable."""
     header = os.pread(descriptor, _HEADER_BYTES, 0)
     length = int.from_bytes(header[_LENGTH], "little")
     if len(header) < _HEADER_BYTES or not header.startswith(_MAGIC) or length > MAX_XML_BYTES:

@@ -102,7 +102,7 @@ def link(interface: str) -> str:
 
 
 def link_of_network(interface: str, network: str) -> str:
-    """Return a hot-plugged interface's link name in the pod: another one for each network (``namespace/name``), which edits change."""
+    """Return a hot-plugged interface's link name in the pod, which differs by network (``namespace/name``): edits can change that."""
     return f"net{_hash(f'{interface} {network}')}"
 
 
