@@ -185,7 +185,7 @@ class Pods:
 
 
 def send(link: socket.socket, size: int) -> None:
-    """Send ``size`` random bytes (whole chunks), and wait for an acknowledging byte."""
+    """Send ``size`` random bytes, rounded down to whole chunks, and wait for an acknowledging byte. Raises OSError."""
     chunk = memoryview(os.urandom(CHUNK_BYTES))
     for _ in range(size // CHUNK_BYTES):
         link.sendall(chunk)

@@ -64,7 +64,7 @@ class File:
         self.size = 0
 
     def write(self, piece: bytes) -> None:
-        """Append a piece, with holes for zeros."""
+        """Append a piece, with holes for zeros. Raises OSError."""
         view = memoryview(piece)
         while view:
             block = view[: HOLE - self.size % HOLE]

@@ -72,7 +72,7 @@ class Transfer:
             raise ImportFailed("the certificates of caConfigMapRef are not valid PEM") from error
 
     def get(self, url: str, extra: Mapping[str, str] | None = None) -> Body:
-        """Return the unread response, after redirects; ``extra``: further headers. Raises ImportFailed, for status 401 Unauthorized."""
+        """Return the unread response, after redirects; ``extra``: further headers. Raises ImportFailed; Unauthorized for status 401."""
         address = addresses.parse(url)
         for _ in range(MAX_REDIRECTS + 1):
             connection, response = self._request(address, {**self._headers(address), **(extra or {})})

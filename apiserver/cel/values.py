@@ -179,7 +179,7 @@ def checked_int(value: int) -> int:
 
 
 def checked_uint(value: int) -> UInt:
-    """Return ``value`` as UInt; raises CelError beyond 64 bits."""
+    """Return ``value`` as UInt; raises CelError if it is negative or beyond 64 bits."""
     if 0 <= value <= UINT_MAX:
         return UInt(value)
     raise CelError("unsigned integer overflow")

@@ -106,7 +106,7 @@ class Reader:
 
 
 def _maps_of(value: Any) -> list[dict[str, Any]]:  # noqa: ANN401 - any JSON value
-    """Return the maps that a merge key (https://yaml.org/type/merge.html) names; earlier ones take precedence."""
+    """Return the maps that a merge key (https://yaml.org/type/merge.html) names; earlier ones take precedence. Raises BadRequest."""
     listed = value if isinstance(value, list) else [value]
     if not all(isinstance(each, dict) for each in listed):
         raise BadRequest("a YAML merge key needs a map, or a list of maps")

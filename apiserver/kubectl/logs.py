@@ -94,7 +94,7 @@ async def _print(connection: ClientConnection, newest: Newest, write: Write, pau
 async def show(settings: Settings, load: Callable[[], Awaitable[Access]], *, stdout: int = 1, pause_seconds: float = 1.0) -> int:
     """Print a guest's serial output; return 0 at its end. Raises Failure.
 
-    ``pause_seconds``: with ``follow`` and ``tail``, such a pause divides earlier from new output.
+    ``pause_seconds``: with ``follow`` and ``tail``, earlier output ends at the first pause of this length.
     """
     query: dict[str, int | str] = {"port": settings.port, "follow": str(settings.follow).lower()}
     is_terminal = os.isatty(stdout)

@@ -109,7 +109,7 @@ def restarted(replica_set: Object, moment: str) -> Object:
 
 
 def paused(replica_set: Object, *, wanted: bool) -> Object:
-    """Return the set paused or not. Raises Failure if it is already so."""
+    """Return a copy of the set with its rollout paused, or resumed (not ``wanted``). Raises Failure if it is already so."""
     if _is_paused(replica_set) is wanted:
         raise Failure(f"error: {_named(replica_set)} is {'already' if wanted else 'not'} paused")
     return _with(replica_set, {"paused": wanted})

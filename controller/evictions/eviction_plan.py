@@ -113,7 +113,7 @@ def rehearsed(decision: Decision) -> Decision:
 
 
 def plan(seen: Observed) -> Decision:
-    """Return the answer to the eviction, and the Migration or status to write first. Allows pods of no machine."""
+    """Return the answer to the eviction, and the Migration or status to write first. Allows pods without a machine's guest."""
     pod, vm = seen.pod, seen.vm
     if pod is None or is_deleting(pod) or not liveness.may_run(pod):
         return ALLOWED

@@ -23,7 +23,10 @@ class Watch:
 
 
 def observe(before: Watch | None, version: str, now: float, times: Times, *, fresh: bool) -> Watch:
-    """Return what is known after a read that ended now. ``fresh``: a majority of the voters is. A missed read resets ``fresh_since``."""
+    """Return what is known after a read that ended ``now``; a missed read resets ``fresh_since``.
+
+    ``fresh``: a majority of the Lease's voters is in :func:`fresh_voters`.
+    """
     if before is None or before.version != version:
         return Watch(version, now, now if fresh else None, now)
     missed = now - before.read_at > times.read + times.read_limit

@@ -124,7 +124,10 @@ _ANY6: Final = "    ether type ip6 accept\n"
 
 
 def own_mac(wanted: Wanted, hook: Literal["ingress", "egress"]) -> str:
-    """Return the chain that lets a guest send only from its MAC address; ``hook``: where its tap receives the guest's frames."""
+    """Return the chain that lets a guest send only from its MAC address, and not to a reserved group.
+
+    ``hook``: where its tap receives the guest's frames.
+    """
     return f"""  chain guest {{
     type filter hook {hook} device "{wanted.tap}" priority -500; policy accept;
     ether saddr != {wanted.mac} counter name foreign_mac drop

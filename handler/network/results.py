@@ -99,7 +99,7 @@ def tap_problem(interface: Interface, told: object, user: frozenset[str], *, sev
     """Return why the guest cannot use the tap; else empty.
 
     ``told``: decoded output of ``ip -json -details link show dev TAP``; ``user``: names of the required owner in ``ip``;
-    ``several_queues``: the tap needs multi_queue.
+    ``several_queues``: the tap must have multi_queue, else must not.
     """
     found = told[0] if isinstance(told, list) and told and isinstance(told[0], dict) else {}
     of_tun = (found.get("linkinfo") or {}).get("info_data") or {}

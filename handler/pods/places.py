@@ -63,6 +63,6 @@ def has_socket(directory: int, name: str) -> bool:
 
 
 def peer_process(connection: socket.socket) -> int:
-    """Return the id of the listening process (SO_PEERCRED), in our pid namespace."""
+    """Return the id of the process that listens at the other end (SO_PEERCRED), in our pid namespace."""
     pid, _, _ = _UCRED.unpack(connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size))
     return int(pid)

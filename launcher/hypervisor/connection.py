@@ -452,9 +452,10 @@ class LibvirtHypervisor:
         await self._call(f"destroy domain {name}", destroy)
 
     async def migrate(self, name: str, *, libvirt_uri: str, data_uri: str, terms: Terms = NO_TERMS, disks: Disks = NO_DISKS) -> None:
-        """Migrate the domain live, without a time limit; it is then paused at the target. Raises MigrationFailed.
+        """Migrate the domain live, without a time limit; it is then paused at the target.
 
-        After any error, only :meth:`observe` tells where it is.
+        Raises MigrationFailed, DomainNotFound, OperationInvalid; Unavailable or OperationTimeout if our libvirtd does not answer.
+        After any error, only :meth:`observe` tells where the domain is.
         """
 
         def migrate(connection: libvirt.virConnect) -> None:

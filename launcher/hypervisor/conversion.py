@@ -139,7 +139,7 @@ def source_of(disk: Element) -> Mapping[str, str]:
 
 
 def with_medium(domain: Element, target: str, disk: str) -> str | None:
-    """Return a drive's XML with the medium of another disk's XML, or none; None if the drive is missing, or has that medium already.
+    """Return a drive's XML with the medium, if any, in the XML ``disk``; None if the drive is missing, or has that medium already.
 
     All else stays, because libvirt refuses an update that changes more.
     """

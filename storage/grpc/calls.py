@@ -123,7 +123,7 @@ class UnaryCall(Exchange):
         self._size = 0
 
     def receive(self, payload: bytes) -> int:
-        """Keep a part of the answer; return its size, or -1 if too large."""
+        """Keep a part of the answer, and return its size; if the answer is too large, fail the call and return -1."""
         size = len(payload)
         self._parts.append(payload)
         self._size += size

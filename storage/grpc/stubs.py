@@ -13,7 +13,7 @@ ROOT: Final = Path(__file__).parents[2]
 
 
 def published(module: str, version: str) -> Path:
-    """Download a Go module; return its source directory."""
+    """Download a Go module; return its source directory. Raises CalledProcessError."""
     found = subprocess.run(["go", "mod", "download", "-json", f"{module}@{version}"], check=True, capture_output=True)
     return Path(json.loads(found.stdout)["Dir"])
 

@@ -20,7 +20,7 @@ class Expiring(Generic[Key, Value]):
     """Keeps at most ``size`` values until they expire, evicting the least recently used (Go: ``LRUExpireCache``)."""
 
     def __init__(self, size: int, now: Callable[[], float] = loop_time) -> None:
-        """``now`` is a clock in seconds."""
+        """``size``: most entries; ``now``: a clock in seconds."""
         self._size = size
         self._now = now
         self._entries: OrderedDict[Key, tuple[float, Value]] = OrderedDict()

@@ -397,7 +397,7 @@ class Connection(asyncio.Protocol):
         buffers.narrow(self._transport, size)
 
     def pause(self, *, reading: bool) -> None:
-        """Pause reading, or resume if ``reading``, for ``sink``'s protocol."""
+        """Resume reading from the client if ``reading``, else pause it, for ``sink``'s protocol."""
         if reading:
             self._resume_reading()
         else:

@@ -117,7 +117,7 @@ def _keep_warm(item: Item) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """Items at ``revision``, in the order of keys; ``remaining`` more follow. ``by_trigger``: only the trigger's, and all of them."""
+    """Items at ``revision``, in the order of keys; ``remaining`` more follow. ``by_trigger``: all those of the requested trigger alone."""
 
     items: Sequence[Item]
     revision: int

@@ -56,7 +56,7 @@ class WriteOptions:
 
     @property
     def manager(self) -> str:
-        """Field manager: ``fieldManager``, or the User-Agent up to its first ``/`` (Go: ``managerOrUserAgent``)."""
+        """Field manager: ``fieldManager``, or the User-Agent's printable text before ``/``, cut (Go: ``managerOrUserAgent``)."""
         if self.field_manager:
             return self.field_manager
         name = self.caller.agent.partition("/")[0]

@@ -70,7 +70,7 @@ def reading(what: str) -> Iterator[None]:
 
 
 def unanswered(what: str, error: Exception) -> None:
-    """Log a storage outage; clients must not see its addresses."""
+    """Log that storage did not answer ``what``. Clients must not see the error, which may contain addresses."""
     logger.warning("The storage did not respond", extra={"doing": what, "error": str(error)})
 
 

@@ -65,7 +65,10 @@ class Rollout(UpdatingVerb):
     updates = VIRTUAL_MACHINES
 
     def target(self, obj: Object, body: Object) -> str:
-        """Return the name of the machine to change. Raises BadRequest, Conflict."""
+        """Return the name of the machine to change.
+
+        Raises BadRequest for a wrong body or a set without ordinals; Conflict if the set takes no rollout now, or lacks this ordinal.
+        """
         _check(obj, body, ROLLOUT)
         if not ordinals.has_ordinals(obj):
             raise errors.BadRequest(f"{ROLLOUT} requires a set with spec.ordinals")

@@ -42,7 +42,7 @@ def volume(position: int) -> str:
 
 
 def overlays_bytes(domain: Object) -> int:
-    """Return the maximum bytes of the machine's overlays."""
+    """Return how many bytes the overlays of ``spec.domain`` may take in total."""
     limits = [disks.overlay_bytes(each) for each in disks.defaulted(domain) if disks.is_overlaid(each)]
     return sum(limit + limit // OVERLAY_SHARE + OVERLAY_BYTES for limit in limits)
 

@@ -44,7 +44,7 @@ def target_left(migration: Object, target: Object | None, now: datetime, limits:
 
     Time counts from the recorded start of the attempt; not before the target is created, unless that was refused. The time
     to run begins when the target got its node, at the latest when the scheduling time ends or, without one, when virt-controller records
-    the node (:func:`is_to_note_node`).
+    the node (:func:`is_to_note_node`). For a Migration that virt-controller created, all time counts from the start.
     """
     begun = migration_retries.retried_at(migration) or dig_migration(migration, "status", "startTime")
     if phases.phase_of(migration) in ("", phases.PENDING):

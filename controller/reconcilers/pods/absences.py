@@ -59,7 +59,7 @@ class Absences:
         self._known[key_of(obj)] = _Known(uid_of(pod), grace, not liveness.may_run(pod) or not pod_state.node_of(pod))
 
     def may_run(self, obj: Object, pod_uid: str) -> bool:
-        """Return whether this pod was seen on a node and not seen to end."""
+        """Return whether this pod of ``obj`` was seen on a node and not seen to end."""
         known = self._known.get(key_of(obj))
         return known is not None and known.pod_uid == pod_uid and not known.is_over
 

@@ -21,7 +21,7 @@ BY_NAMESPACE: Final = "namespace"
 
 @dataclass(frozen=True, slots=True)
 class Orphans:
-    """Index key for the machines of a namespace without a controller."""
+    """Index key for a namespace's machines without a controller."""
 
     namespace: str
 

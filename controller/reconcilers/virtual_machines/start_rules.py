@@ -186,7 +186,7 @@ def without_memory(name: str, claim: str) -> str:
 
 
 def in_use(seen: Observed) -> str:
-    """Return the message about storage that other machines use."""
+    """Return the message that the start waits for storage in use, of which ``seen`` must have some."""
     claims, servers = ([f"{what} by virtual machine {other}" for what, other in each] for each in (seen.claims_in_use, seen.servers_in_use))
     kinds = (("PersistentVolumeClaim", claims), ("disk of a server", servers), ("file", seen.files_in_use))
     held = one_line("; ".join(f"{kind} in use: {', '.join(found)}" for kind, found in kinds if found), pod_state.MAX_MESSAGE)

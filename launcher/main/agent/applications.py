@@ -29,10 +29,11 @@ class NotListed(Exception):
 
 
 async def listed(ask: Ask, times: Times = TIMES) -> list[Object]:
-    """Return name and version of the guest's packages, at most ``agent_answers.MAX_LINES``. Raises HypervisorError.
+    """Return name and version of the guest's packages, at most ``agent_answers.MAX_LINES``.
 
     Raises:
         NotListed: the agent cannot run a known package manager, or that failed or took too long.
+        HypervisorError: the agent or libvirt failed.
     """
     reasons = []
     for path, arguments in COMMANDS.items():

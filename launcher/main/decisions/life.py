@@ -150,7 +150,7 @@ def lingers(ending: messages.Ending | None) -> bool:
 
 
 def termination_message(ending: messages.Ending | None) -> str:
-    """Return the text for the pod's status: the ending's kind, its message, and QEMU's last output."""
+    """Return the text for the pod's status, cut to its limit: the ending's kind, its message, and QEMU's last output."""
     if ending is None:
         return "no guest was started"
     text = "\n".join((f"{ending.kind}: {ending.message}", *ending.log))

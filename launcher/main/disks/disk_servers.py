@@ -80,7 +80,7 @@ def endpoints_of(specification: Mapping[str, Any]) -> Endpoints:
 
 
 def sockets_of(specification: Mapping[str, Any]) -> Mapping[str, str]:
-    """Return the pod's sockets at which plugins serve disks, by the disk's name."""
+    """Return the pod's sockets at which plugins serve disks by NBD, by the disk's name."""
     named = {str(each["name"]): plugin_disks.served(each) for each in disks.defaulted(specification)}
     return {name: plugin_disks.path(name, "nbd") for name, found in named.items() if found is not None and found.protocol == "nbd"}
 

@@ -66,9 +66,10 @@ class Children:
         return pid, future
 
     async def run(self, arguments: Sequence[str], environment: Mapping[str, str]) -> str:
-        """Run a command with little output; return the first ``MAX_OUTPUT`` bytes of it and of its errors. Raises OSError.
+        """Run a command with little output; return up to ``MAX_OUTPUT`` bytes of its output and errors.
 
         Raises:
+            OSError: it cannot be started.
             CommandFailed: its exit code is not 0, it takes too long, or it printed nothing and left a child.
         """
         reader, writer = os.pipe2(os.O_CLOEXEC)

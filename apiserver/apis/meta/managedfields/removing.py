@@ -120,7 +120,7 @@ def with_parents(fields: Fields, atom: Atom | None) -> Fields:
 
 
 def reconciled(fields: Fields, atom: Atom | None) -> Fields:
-    """Return fields recorded under an older schema; parts that are atomic in ``atom`` become owned as a whole."""
+    """Return the fields, recorded under an older schema, for the schema ``atom``: parts that are atomic there are owned as a whole."""
     if not fields or atom is None:
         return fields
     if atom.map is not None:

@@ -57,7 +57,10 @@ class Verdict:
 
 
 def nodes_of_failures(vm: Mapping[str, Any], now: datetime | None = None) -> list[str]:
-    """Return the nodes where the machine failed to start before it ran on another one; with ``now``, only within ``MEMORY``."""
+    """Return the nodes where the machine failed to start before it ran, with the same spec, on another node.
+
+    With ``now``, only failures less than ``MEMORY`` ago count.
+    """
     return sorted({node for node, moment in _failures(vm) if now is None or now - moment < MEMORY})
 
 

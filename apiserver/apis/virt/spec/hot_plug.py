@@ -251,9 +251,9 @@ def record(vm: Object) -> None:
 
 
 def take(vm: Object, changed: Collection[str]) -> None:
-    """Change the disks of these names in ``status.running`` to the spec's, in place; it goes if it then equals the spec.
+    """Change the disks of these names in ``status.running`` to the spec's, in place.
 
-    A drive with another medium is then empty.
+    A drive with another medium is then empty. If ``status.running`` then equals the spec, it is removed.
     """
     runs, ejected = vm["status"][running.RUNNING], [str(each["name"]) for each in removed(vm)]
     desired = _without_media(vm["spec"]["domain"], ejected)
