@@ -72,7 +72,7 @@ class Evictions:
         seconds: float = SECONDS,
         elapsed: Callable[[], float] = time.monotonic,
     ) -> None:
-        """The caller runs ``migrations``, with index ``BY_CONCERN``. etcd is in ``namespace``; ``seconds`` limits an answer's time."""
+        """The caller runs ``migrations``, with index ``BY_CONCERN``. ``namespace`` has etcd's pods; ``seconds`` limits an answer's time."""
         self._client = client
         self._clock = clock
         self._limits = limits

@@ -22,7 +22,7 @@ class CreatePod:
 
     @property
     def request(self) -> str:
-        """The pod's name, as the message's key in ``HotPlugRefused``."""
+        """The pod's name: the key by which ``HotPlugRefused`` has a refusal's message."""
         return name_of(self.pod)
 
 
@@ -55,7 +55,7 @@ class ResizePod:
 
     @property
     def request(self) -> str:
-        """The pod's uid and new resources, as the message's key in ``HotPlugRefused``."""
+        """The pod's uid and new resources: the key by which ``HotPlugRefused`` has a refusal's message."""
         return f"{self.uid} {self.resources}"
 
 

@@ -199,7 +199,7 @@ def _limits(disk: Element) -> tuple[tuple[str, int], ...]:
 
 
 def io_tune(limits: Mapping[str, int]) -> dict[str, int]:
-    """Return the typed parameters of virDomainSetBlockIoTune, which removes limits of 0."""
+    """Return the typed parameters of virDomainSetBlockIoTune: 0, which removes a limit, for each one that is unset."""
     return {snake(name): limits.get(name, 0) for name in disk_io_tune.NAMES}
 
 

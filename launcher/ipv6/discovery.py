@@ -26,7 +26,7 @@ _GROUPS_OF_SOLICITED: Final = bytes.fromhex("ff0200000000000000000001ff")
 
 
 def answer(packet: Packet, told: Settings) -> bytes | None:
-    """Return the frame that answers a router or neighbour solicitation; None if ``packet`` is none, malformed or for another address."""
+    """Return the frame that answers a router or neighbour solicitation; None for another or malformed packet, or another address."""
     if packet.hop_limit != HOP_LIMIT or packet.payload[1] != 0:
         return None
     match packet.payload[0]:

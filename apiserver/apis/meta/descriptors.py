@@ -29,7 +29,7 @@ def on_error(*undo: Callable[[], object]) -> Iterator[None]:
 
 @contextmanager
 def in_memory(content: bytes) -> Iterator[int]:
-    """Yield the descriptor of a file in memory with this content, at its start; close it like :func:`closing`."""
+    """Yield the descriptor of a file in memory with this content, at its start, and close it at the end as :func:`closing` does."""
     with closing(os.memfd_create("content")) as descriptor:
         with os.fdopen(descriptor, "wb", closefd=False) as file:
             file.write(content)

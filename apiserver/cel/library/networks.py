@@ -48,7 +48,7 @@ class Cidr(Opaque):
         return isinstance(other, Cidr) and (self.address, self.bits) == (other.address, other.bits)
 
     def size(self) -> int:
-        """Return the prefix length in bytes."""
+        """Return the prefix length in bytes, rounded up."""
         return -(-self.bits // 8)
 
     def network(self) -> IPv4Network | IPv6Network:

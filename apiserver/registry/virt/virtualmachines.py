@@ -168,7 +168,7 @@ class VirtualMachineStrategy(Strategy):
         return reserved_claims.without(obj, lock.rpartition("/")[2])
 
     def lock_taken(self, obj: Object, lock: str, holder: str, held_by: Object | None) -> str:
-        """Return a message that names the other machine."""
+        """Return a message that names the other machine, unless that is in another namespace."""
         del held_by
         (kind, place, name, *_), (namespace, _, other) = lock.split("/"), holder.partition("/")
         if kind == disk_uses.HOST:

@@ -353,7 +353,7 @@ def unmeasured(known: Known, now: float) -> str:
 
 
 def measured(known: Known, uid: str, figures: Progress) -> Known:
-    """Return the state with a migration's statistics."""
+    """Return the state with the statistics of the migration ``uid``; unchanged if it is unknown."""
     migration = known.status.migration_of(uid)
     return with_migration(known, dataclasses.replace(migration, **dataclasses.asdict(figures))) if migration is not None else known
 

@@ -39,7 +39,7 @@ def expanded(value: Any, values: Mapping[str, str]) -> Any:  # noqa: ANN401  JSO
 
 
 def validate(value: Any, path: Path, names: Sequence[str]) -> Iterator[FieldError]:  # noqa: ANN401  JSON
-    """Yield an error for each placeholder that is not among ``names``."""
+    """Yield an error for each placeholder ``$(vm.NAME)``, in any text of ``value``, with a NAME that is not in ``names``."""
     match value:
         case str():
             for escaped, name in _PLACEHOLDER.findall(value):

@@ -31,7 +31,7 @@ class TokenSource(Model):
 
 
 def validate_source(source: Object, path: Path) -> list[FieldError]:
-    """Return errors in a disk's source with a token."""
+    """Return errors in ``source`` of a disk with a ServiceAccount's token."""
     found = cloud_init.validate_files(made.SERVICE_ACCOUNT, source, path)
     seconds, audience = source.get("expirationSeconds"), source.get("audience")
     if seconds is not None:
