@@ -33,7 +33,7 @@ def path_of(bucket: str, key: str) -> str:
 
 
 def headers(keys: Keys, region: str, host: str, path: str, now: datetime, more: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return the headers of a signed GET of the encoded ``path``; ``more`` are also signed."""
+    """Return the headers of a signed GET of the encoded ``path``, without query; ``more`` are also signed."""
     stamp = now.strftime("%Y%m%dT%H%M%SZ")
     signed = {"host": host, "x-amz-content-sha256": EMPTY, "x-amz-date": stamp}
     if keys.session:

@@ -161,7 +161,7 @@ class Proxy:
         return ends[0] if ends else None
 
     def ended(self, end: streams.End | None) -> None:
-        """Print why a connection was cut off; after a withdrawn right, :meth:`lost` raises instead."""
+        """Print why a connection was cut off, if that was not wanted; after a withdrawn right, :meth:`lost` raises instead."""
         if end is None or end.wanted:
             return
         if end.refused:

@@ -65,7 +65,7 @@ class Delegation:
         client.observe = observe
 
     def authenticated(self, code: str, seconds: float) -> None:
-        """Count a TokenReview by status code."""
+        """Count a TokenReview, and record its duration, by status code."""
         self.authn.increment(code)
         self.authn_seconds.observe(seconds, code)
 

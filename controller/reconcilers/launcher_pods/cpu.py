@@ -37,7 +37,7 @@ class NodeLabel:
 
 
 def requirements(domain: Object, claims: Claims) -> Requirements:
-    """Return the memory, CPU request and CPU limit of the processors."""
+    """Return the processors' overhead in memory, their CPU request and CPU limit."""
     del claims
     return Requirements(
         overhead_bytes=VCPU_BYTES * cpu.max_vcpus(domain),
