@@ -29,7 +29,7 @@ def allow(process: Launcher, number: int, *, read_only: bool) -> None:
 
 
 def deny(process: Launcher, number: int) -> None:
-    """Let this process's container open the block device with this ``st_rdev`` no more. Raises OSError.
+    """Forbid this process's container to open the block device with this ``st_rdev``. Raises OSError.
 
     No effect where the node has version 2 of the device cgroup.
     """

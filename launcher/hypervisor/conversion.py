@@ -246,7 +246,7 @@ def secret_xml(uuid: str, usage: Usage) -> str:
 
 
 def agent_answer(text: str) -> object:
-    """Return the JSON value in a guest agent's answer.
+    """Return the value of ``return`` in a guest agent's answer, which is JSON.
 
     Raises:
         ValueError: it is too long, or not an answer.

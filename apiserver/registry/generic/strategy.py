@@ -285,7 +285,7 @@ class Strategy:
         return obj
 
     def read(self, obj: Object) -> Reading:
-        """Validate a client's object against the schema: drop and report unknown fields, report wrong types, make quantities strings.
+        """Drop unknown fields and null members of a client's object, in place, and make its quantities strings; report what is wrong.
 
         The store handles ``metadata``. Kinds with another model than :class:`apiserver.apis.meta.schema.Model` override this.
         """

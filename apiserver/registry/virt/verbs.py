@@ -66,7 +66,7 @@ class LevelVerb(Verb):
 
 
 class Start(LevelVerb):
-    """Turns the machine on; the next attempt may begin paused, and on nodes with some labels."""
+    """Turns the machine on; the next attempt may begin paused, on nodes with some labels, or without a suspended guest's memory."""
 
     options = frozenset({"paused", "nodeSelector", "discardState"})
 

@@ -138,7 +138,7 @@ class CertificateRotation:
         )
 
     async def run(self) -> None:
-        """Reconcile every ``interval`` seconds until cancelled, also after errors."""
+        """Reconcile every ``interval`` seconds until cancelled, also after errors of the API server."""
         while True:
             try:
                 await self.reconcile()

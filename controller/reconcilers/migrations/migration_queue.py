@@ -183,7 +183,7 @@ def _ordered(entries: Sequence[_Entry], begun: Sequence[_Entry], seen: Observed)
 
 
 def _aged(waiting: Sequence[_Entry], begun: Sequence[_Entry], seen: Observed) -> _Entry | None:
-    """Return the oldest entry, not of a drain, that has waited for ``AGED_SECONDS``; None while such a one is in progress."""
+    """Return the oldest entry that has waited for ``AGED_SECONDS``, is not of a drain and not ``in_vain``; None while such a one runs."""
     if any(not (each.is_drain or each.is_long) and each.started is not None and each.started - each.created >= _AGED for each in begun):
         return None
     aged = (each for each in waiting if not each.is_drain and each.key not in seen.in_vain and seen.now - each.created >= _AGED)

@@ -61,7 +61,7 @@ class Plan:
 
 
 def plan(seen: Observed) -> Plan:
-    """Return the machines to adopt, release, delete and count, and how many or which to create."""
+    """Return the Plan: machines to adopt, release, create, update and delete, claims to delete, and numbers for the status."""
     found = membership.of_set(seen.replica_set, seen.machines)
     present = [vm for vm in found.members if not is_deleting(vm)]
     if ordinals.has_ordinals(seen.replica_set):
