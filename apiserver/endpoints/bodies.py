@@ -40,7 +40,7 @@ class Body:
 async def read(request: Request, limit: int = MAX_BYTES) -> bytes:
     """Return the raw body.
 
-    Raises RequestEntityTooLarge without reading the rest, BadRequest for malformed chunks.
+    Raises RequestEntityTooLarge without reading the rest, BadRequest for malformed chunks, Gone.
     """
     try:
         return await request.read(limit)

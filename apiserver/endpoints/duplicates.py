@@ -39,7 +39,7 @@ def _path(place: Place) -> str:
 
 
 def in_json(raw: bytes) -> tuple[str, ...]:
-    """Return the paths of repeated keys in JSON; none if invalid or too deeply nested."""
+    """Return the paths of repeated keys in JSON, at most a hundred; none if it is invalid or too deeply nested."""
     found = Duplicates()
     try:
         _find(json.loads(raw, object_pairs_hook=_Members), None, found)

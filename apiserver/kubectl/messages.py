@@ -26,7 +26,7 @@ class Unreachable(Failure):
 
 
 def said(text: str) -> str:
-    """Return a server's or node's text as one line without control characters."""
+    """Return a server's or node's text as one line of limited length without control characters."""
     return one_line(text, MAX_SAID)
 
 

@@ -41,7 +41,7 @@ class Local:
 
 
 def parse(text: str) -> Local:
-    """Parse ``[PROTOCOL/][LOCAL:]PORT``: 22, 2222:22, :22, udp/5353:53. Raises ValueError."""
+    """Parse ``[PROTOCOL/][LOCAL:]PORT``: 22, 2222:22, :22 (any free local port), udp/5353:53. Raises ValueError."""
     found = _PORTS.fullmatch(text)
     remote, protocol = port_of(found["remote"]) if found else None, protocol_of((found and found["protocol"]) or "tcp")
     if found is None or remote is None or protocol is None:

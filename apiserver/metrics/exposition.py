@@ -40,7 +40,7 @@ def _escaped(value: str) -> str:
 
 
 def number(value: float) -> str:
-    """Format a number for Prometheus; integers without a point. Raises for NaN and -∞."""
+    """Format a number for Prometheus; integers without a point. Raises ValueError for NaN, OverflowError for -∞."""
     if value == math.inf:
         return "+Inf"
     return str(int(value)) if value == int(value) and abs(value) < 1 << 53 else repr(float(value))

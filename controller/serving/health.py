@@ -22,7 +22,7 @@ class Health:
         self.bound_port = 0
 
     async def run(self) -> None:
-        """Serve ``/livez`` and ``/readyz`` until cancelled."""
+        """Serve ``/livez`` and ``/readyz`` until cancelled. Raises OSError if the address cannot be bound."""
         app = web.Application()
         app.router.add_get("/livez", self._livez)
         app.router.add_get("/readyz", self._readyz)

@@ -27,7 +27,7 @@ _FAMILIES: Final = {4: "ip", 6: "ip6"}
 
 
 def may_be_a_pods(address: str) -> bool:
-    """Return whether an address, from a perhaps compromised kubelet, may be a pod's: not one of the node or of the link itself."""
+    """Return whether an address, from a perhaps compromised kubelet, may be a pod's: not loopback, link-local and the like."""
     return forms.pod_ip(address) is not None
 
 

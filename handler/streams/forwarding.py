@@ -28,7 +28,7 @@ class Unanswered(Exception):
 
 
 def targets(addresses: Sequence[str]) -> tuple[str, ...]:
-    """Return the addresses that can be a pod's, without the node's own, which lead elsewhere."""
+    """Return the addresses that can be a pod's, without loopback and the like, which lead elsewhere from the node."""
     return tuple(each for each in addresses if forms.pod_ip(each) is not None)
 
 

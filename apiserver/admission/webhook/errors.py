@@ -37,7 +37,7 @@ class Denied(StatusError):
 
 
 def denied(webhook: str, result: dict[str, Any] | None) -> Denied:
-    """Return the client's error for a refusal, with the webhook's name and a code from 400. ``result``: the answer's ``status``."""
+    """Return the client's error for a refusal, with the webhook's name and a code of at least 400. ``result``: the answer's ``status``."""
     given = result or {}
     code = given.get("code")
     code = code if isinstance(code, int) and code <= _MAX_CODE else 0

@@ -42,7 +42,10 @@ class Deadlines:
         self._open: dict[Deadline, None] = {}
 
     def begin(self, task: asyncio.Task[Any] | None = None) -> Deadline:
-        """Return a Deadline that cancels a task (default: the current) after ``seconds``, up to a second late; call :meth:`end`."""
+        """Return a Deadline that cancels a task (default: the current) after ``seconds``, up to a second late; call :meth:`end`.
+
+        Raises RuntimeError without a task.
+        """
         task = task or asyncio.current_task()
         if task is None:
             raise RuntimeError("requests must be handled in tasks")

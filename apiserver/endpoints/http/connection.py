@@ -364,7 +364,7 @@ class Connection(asyncio.Protocol):
                 raise Gone("the client disconnected")
 
     async def finish(self, stream: Stream) -> None:
-        """End a stream, after its head. Raises Gone."""
+        """Send a stream's end, and before it the head unless that was sent. Raises Gone."""
         await stream.prepare()
         if stream.chunked:
             await self.send(_LAST_CHUNK)

@@ -148,7 +148,7 @@ class Planner:
         return Plan(metadata.tidy(wanted), remove=deletion.released(wanted, old))
 
     def act(self, wanted: HubObject, old: HubObject) -> Plan:
-        """Return the ``Plan`` to change ``old``, its spec and status, to a verb's ``wanted``; raises Invalid."""
+        """Return the ``Plan`` to change ``old``, its spec and status, to a verb's ``wanted``, which may be changed. Raises Invalid."""
         hub = self._hub
         hub.default(wanted)
         hub.prepare_for_update(wanted, old)  # mutating admission may have changed it

@@ -36,7 +36,7 @@ class Selection:
 
     @property
     def trigger(self) -> Trigger | None:
-        """The first label or field with one required value, for an index; None without one."""
+        """The first label, or field outside ``metadata``, with one required value, for an index; else None."""
         for requirement in self.labels.requirements:
             if requirement.operator in (Operator.EQUALS, Operator.IN) and len(requirement.values) == 1 and requirement.values[0]:
                 return Trigger(f"label {requirement.key}", requirement.values[0], _label(requirement.key))

@@ -20,7 +20,10 @@ class KubeletEvents:
 
 
 async def gather(client: Client, vm: Object, pod: Object, now: datetime) -> KubeletEvents:
-    """Read a waiting pod's Events about missing volumes and networks, trimmed; none if it waits for neither, or not long enough."""
+    """Read a waiting pod's Events about missing volumes and networks, trimmed; none if it waits for neither, or not long enough.
+
+    Raises StatusError, TransportError.
+    """
     mounts: tuple[Object, ...] = ()
     networks: tuple[Object, ...] = ()
     if mounted_sources.is_to_read(vm, pod, now):

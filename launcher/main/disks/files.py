@@ -50,6 +50,7 @@ def look(specification: Mapping[str, Any]) -> dict[str, Found]:
         ImagesMissing (a DiskUnusable): only images in claims are missing, and may still come.
         DiskUnusable: a file or device cannot be used, or the file of an image disk is missing.
         OSError: a claim's block device cannot be opened.
+        InvalidSpecification: a disk is invalid.
     """
     found: dict[str, Found] = {}
     missing: list[str] = []

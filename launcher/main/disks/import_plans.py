@@ -28,7 +28,7 @@ DIRECTORIES: Final = Directories()
 
 
 def missing(domain: Mapping[str, Any], directories: Directories) -> dict[str, bytes]:
-    """Return the importer's plans for disks with ``source.import`` and no image in their claims, by disk."""
+    """Return the importer's plans for disks with ``source.import`` and no image in their claims, by disk. Raises InvalidSpecification."""
     found: dict[str, bytes] = {}
     for position, disk in enumerate(disks.defaulted(domain)):
         given = disk_imports.of(disk)

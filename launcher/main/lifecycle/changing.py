@@ -17,7 +17,7 @@ from launcher.protocol import messages
 
 
 class Changes:
-    """Gives devices their desired settings, one at a time."""
+    """Changes the running guest's processors, memory, disks and cards, one request at a time."""
 
     def __init__(self, hypervisor: Hypervisor, watch: Watch) -> None:
         self._hypervisor = hypervisor
@@ -25,7 +25,7 @@ class Changes:
         self._record = watch.record
 
     async def change(self, request: messages.Change) -> None:
-        """Give the guest the requested setting of a device, unless it has it. Raises RequestRefused."""
+        """Give the guest the requested processors, memory or device's setting, unless it has that. Raises RequestRefused."""
         async with self._record.operation:
             requests.require_guest_that_stays(self._record.known, "change the guest")
             machine = changes.machine_with(self._record.known.machine, request)

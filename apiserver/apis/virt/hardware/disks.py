@@ -57,7 +57,7 @@ def medium_of(disk: Mapping[str, Any]) -> Object:
 
 
 def without_medium(disk: Mapping[str, Any]) -> Object:
-    """Return a drive's other fields, as if it were empty."""
+    """Return a drive without the fields of its medium, as if it were empty."""
     return {key: value for key, value in disk.items() if key not in _MEDIUM}
 
 
@@ -91,7 +91,7 @@ def queues(domain: Domain) -> int:
 
 
 def overlay_bytes(disk: Mapping[str, Any]) -> int:
-    """Return the largest bytes of the overlay of a disk of :func:`defaulted`; 0 without one."""
+    """Return the maximum size in bytes of the overlay of a disk of :func:`defaulted`; 0 without an overlay."""
     limit = (disk.get("source") or {}).get("size" if disk.get("type") == EMPTY else "sizeLimit")
     return quantity.parse(str(limit)).bytes if limit is not None and is_overlaid(disk) else 0
 

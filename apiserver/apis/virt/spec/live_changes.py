@@ -203,9 +203,9 @@ def _take(vm: Object, found: list[Change]) -> None:
 
 
 def follows(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
-    """Return whether ``status.running`` of ``new`` only took the spec's settings, cards and disks in attachment pods.
+    """Return whether ``status.running`` differs between ``old`` and ``new`` only in what the running guest took from the spec.
 
-    It may also have lost devices that the spec lacks.
+    That is: it got settings, cards and disks in attachment pods, and lost devices that the spec lacks.
     """
     left = of(new)
     expected = {**old, "status": dict(old.get("status") or {})}

@@ -34,7 +34,7 @@ def granted(vm: Mapping[str, Any]) -> int:
 
 
 def wanted(vm: Mapping[str, Any]) -> int | None:
-    """Return the desired memory in bytes; None if the running guest cannot get it."""
+    """Return the guest's desired memory in bytes; None if the running guest cannot get it."""
     if live_changes.MEMORY.what not in (dig_vm(vm, "status", "domain", "liveChanges") or ()):
         return None
     value = live_changes.wanted(vm).get(live_changes.MEMORY)

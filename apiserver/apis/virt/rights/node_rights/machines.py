@@ -37,7 +37,7 @@ RECORD: Final = ("sourceNode", "sourcePod", "targetNode", "targetPod", "startTim
 class Rights:
     """Fields and condition types of a machine's status that a virt-handler's write may change.
 
-    ``attempt``: fields of the current attempt, each once.
+    ``attempt``: fields of the current attempt that it may set once.
     """
 
     fields: frozenset[str]
