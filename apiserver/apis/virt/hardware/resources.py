@@ -46,7 +46,10 @@ def memory_limit(domain: Domain) -> int:
 
 
 def can_resize_memory(domain: Domain, other: Domain) -> bool:
-    """Return whether a running guest with the memory of ``domain`` can get that of ``other``: whole blocks, within maximum and limit."""
+    """Return whether a running guest with the memory of ``domain`` can get that of ``other``.
+
+    It can if they differ by whole blocks, and ``other`` is within the maximum and limit of ``domain``.
+    """
     wanted, limit = memory.guest_bytes(other), said(domain, "limits", "memory")
     return (
         memory.grows(domain)

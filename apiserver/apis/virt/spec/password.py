@@ -36,7 +36,7 @@ def problem(name: str, given: object) -> str:
 
 
 def of(body: object) -> Password:
-    """Return the password in the body of ``setpassword``.
+    """Return user and password in the body of ``setpassword``.
 
     Raises:
         ValueError: it is invalid; the text never contains the password.
