@@ -48,7 +48,7 @@ class Deadlines:
             await asyncio.sleep(LOOK_SECONDS)
 
     async def look(self) -> None:
-        """Pass the file to the virt-launchers that lack it, unless its deadline is over: then its guardian is gone."""
+        """Pass the guardian's deadline file to the virt-launchers that lack it, unless that deadline is over: then the guardian is gone."""
         try:
             file = os.open(self._file, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
         except OSError:  # no guardian

@@ -34,8 +34,8 @@ class Screenshots:
     async def take(self, pod_uid: str) -> str:
         """Return an untrusted picture of a guest's screen as PNG in base64.
 
-        Raises StatusError: Conflict if there is none, BadRequest if virt-launcher is too old, Timeout or ServiceUnavailable without an
-        answer.
+        Raises StatusError: Conflict if there is none, or too many are being taken; BadRequest if virt-launcher is too old; Timeout or
+        ServiceUnavailable without an answer.
         """
         alone = self._pods.setdefault(pod_uid, asyncio.Lock())
         try:

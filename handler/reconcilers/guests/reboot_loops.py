@@ -25,8 +25,9 @@ class Reboots:
     """Reboots of the guest in one pod, as this process saw them."""
 
     count: int
-    """By virt-launcher."""
+    """virt-launcher's last total."""
     since: datetime
+    """Of this process' first look."""
     times: tuple[datetime, ...] = ()
     """The newest :data:`MANY`, the oldest first."""
 

@@ -27,7 +27,7 @@ def names(vm: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def uses(vm: Mapping[str, Any]) -> dict[str, disk_uses.Use]:
-    """Return, by name, the use of the reserved claims for which a disk still waits."""
+    """Return, by claim name, how the machine will use the reserved claims for which a disk still waits."""
     found = names(vm)
     return {claim: use for claim, use in _wanted(vm).items() if claim in found} if found else {}
 
