@@ -72,7 +72,7 @@ def renew_before(certificate: Certificate, lifetime: timedelta) -> timedelta:
 def needs_renewal(
     certificate_pem: bytes, key_pem: bytes, now: datetime, *, lifetime: timedelta, profile: Profile, authority: Certificate
 ) -> Reason | None:
-    """Return why a leaf certificate must be renewed; None: it fits ``key_pem`` and ``profile``, ``authority`` signed it, and is not due."""
+    """Return why a leaf certificate must be renewed; None: it fits ``key_pem`` and ``profile``, ``authority`` signed it, it is not due."""
     if not certificate_pem or not key_pem:
         return Reason.MISSING
     certificate = reading.read_certificate(certificate_pem)

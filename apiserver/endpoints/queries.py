@@ -260,7 +260,7 @@ def _from_body(body: dict[str, Any]) -> tuple[DeleteOptions, list[str]]:
 
 
 def timeout(query: Query, limit: float) -> float:
-    """Return the client's time limit in seconds, at most (and by default) ``limit``; raises BadRequest."""
+    """Return the client's time limit in seconds, at most ``limit``; ``limit`` if unset or not above 0. Raises BadRequest."""
     text = query.get("timeout")
     if not text:
         return limit

@@ -538,7 +538,7 @@ class LibvirtHypervisor:
     async def ask_agent(self, name: str, command: str, arguments: Mapping[str, Any] | None = None, seconds: int = AGENT_SECONDS) -> object:
         """Return the guest agent's answer to a command, an untrusted JSON value.
 
-        Raises AgentSilent, also while an earlier command is open; AgentRefused, also for an invalid answer.
+        Raises Unavailable; AgentSilent, also while an earlier command is open; AgentRefused, also for an invalid answer.
         """
         limit = self._agent_call_seconds + max(0, seconds - AGENT_SECONDS)
         doing, connection = f"ask the guest agent of domain {name} for {command}", self._connection

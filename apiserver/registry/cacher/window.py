@@ -245,7 +245,7 @@ class Watch:
         key: str = "",
         trigger: Trigger | None = None,
     ) -> None:
-        """Watch the keys with ``prefix``, or the single ``key``; ``predicate`` implies ``trigger``."""
+        """Watch the keys with ``prefix``, or the single ``key``. All objects that ``predicate`` selects must match ``trigger``."""
         self.prefix = prefix
         self.key = key
         self.trigger = trigger

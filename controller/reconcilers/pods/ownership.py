@@ -70,7 +70,7 @@ def owner_names(*pods: Object | None) -> set[NamespacedName]:
 
 
 def is_controlled_by(pod: Object, vm: Object) -> bool:
-    """True if this is a launcher pod whose controller is this machine."""
+    """True if this is a launcher pod that this machine controls."""
     return owners_of(pod) == [Owner(namespace_of(vm), uid_of(vm))]
 
 

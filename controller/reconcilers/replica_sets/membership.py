@@ -101,7 +101,7 @@ def set_named_by(vm: Object) -> str:
 
 
 def matching(sets: Iterable[Object], vm: Object) -> list[Object]:
-    """Return the sound ones of these sets with selectors that match the machine."""
+    """Return the sound ones of these sets that are in the machine's namespace and have selectors that match it."""
     return [
         each
         for each in sets

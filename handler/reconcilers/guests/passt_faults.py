@@ -16,7 +16,7 @@ LOST: Final = "passt ended and is restarted; the guest's connections are lost, b
 
 
 def fault(vm: Object, observed: messages.Status) -> NetworkFault | None:
-    """Return the fault if the launcher reports a problem of passt for a machine with such an interface, else None."""
+    """Return the fault if the launcher of a machine with a passt interface reports a problem of passt and is not stopping, else None."""
     found = interfaces.of_passt(domain_of(vm))
     if not found or not observed.passt_problem or observed.stopping:
         return None
