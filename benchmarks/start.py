@@ -44,7 +44,7 @@ class Timeline:
     versions: set[str] = field(default_factory=set)
 
     def stages(self) -> dict[str, float]:
-        """Return each stage's seconds, and ``own``: those of virt-api and virt-controller."""
+        """Return the seconds of each stage, of ``create_to_running``, and ``own``: of virt-api and virt-controller."""
         moments = [self.sent, self.answered, self.pod_created, self.pod_scheduled, self.pod_running, self.running, self.prompt]
         stages = {name: end - begin for name, begin, end in zip(STAGES, moments, moments[1:], strict=False)}
         return {**stages, "create_to_running": self.running - self.sent, "own": stages["api"] + stages["controller"]}

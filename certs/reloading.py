@@ -150,7 +150,7 @@ class ServerTls:
         await self._reloader.run()
 
     def refresh(self) -> bool:
-        """Check the files now; return whether a new version was loaded."""
+        """Check the files now; return whether a new version was loaded. Errors are logged."""
         return self._reloader.refresh()
 
     def trust(self, authorities: str) -> None:
@@ -224,7 +224,7 @@ class ClientTls:
         await self._reloader.run()
 
     def refresh(self) -> bool:
-        """Check the files now; return whether a new version was loaded."""
+        """Check the files now; return whether a new version was loaded. Errors are logged."""
         return self._reloader.refresh()
 
     def _load(self, files: Files) -> None:

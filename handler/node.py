@@ -171,7 +171,7 @@ class Node:
         await self._networks.leave(vm, card, pod_uid, connection.process)
 
     async def forward(self, connection: Connection, addresses: Sequence[str]) -> None:
-        """Forward traffic of a pod that its guest has left to a pod with these addresses. Idempotent."""
+        """Forward traffic of a pod that its guest has left to a pod with these addresses. Idempotent. Raises CommandFailed."""
         await setup.forward(connection.process, addresses)
 
 

@@ -27,7 +27,7 @@ _BLKZEROOUT: Final = 0x127F
 
 
 def has_disk(path: Path) -> bool:
-    """Return whether a device begins with neither zeros nor the mark of an unfinished import."""
+    """Return whether a device begins with neither zeros nor the mark of an unfinished import. Raises OSError."""
     with path.open("rb", buffering=0) as opened:
         head = opened.read(HEAD_BYTES)
     return any(head) and not head.startswith(UNFINISHED)

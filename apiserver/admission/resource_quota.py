@@ -158,7 +158,7 @@ class ResourceQuotas:
         return failed, error
 
     async def _look_again(self, quota: Object, why: Exception) -> None:
-        """After a Conflict, read the quota into the informer, which may lag."""
+        """After a Conflict, read the quota into the informer, which may lag; log any other error."""
         if not isinstance(why, Conflict):
             logger.warning(
                 "cannot write the usage of a quota", extra={"namespace": namespace_of(quota), "quota": name_of(quota), "error": str(why)}

@@ -20,7 +20,7 @@ class Duplicates:
         self._paths: dict[str, None] = {}
 
     def add(self, place: Place) -> None:
-        """Add the path of a repeated key."""
+        """Add the path of a repeated key, up to ``_MOST`` paths."""
         if len(self._paths) < _MOST:
             self._paths[_path(place)] = None
 

@@ -28,7 +28,7 @@ MESSAGE_BYTES: Final = 8 << 10
 
 
 def budget(now: float, limits: Limits) -> TokenBucket:
-    """Return the token bucket for a launcher's bytes: for 16 short messages a second on average."""
+    """Return the token bucket for a launcher's bytes, refilled with ``BUDGET_BYTES_PER_SECOND``, or 16 short messages."""
     return TokenBucket(limits.budget_bytes, BUDGET_BYTES_PER_SECOND, now, debt=limits.debt_bytes)
 
 

@@ -101,6 +101,7 @@ class Lease6:
     answers: tuple[str, ...] = ()
     """Its addresses for which virt-launcher answers neighbour solicitations."""
     is_default: bool = True
+    """Whether the router gives the guest its default route."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -357,7 +357,7 @@ class Connection(asyncio.Protocol):
             await self.room()
 
     async def room(self) -> None:
-        """Wait until there is room for more. Raises Gone."""
+        """Wait until there is room for more output to the client. Raises Gone if it disconnects."""
         while self._room is not None:
             await asyncio.shield(self._room)
             if self._transport is None:

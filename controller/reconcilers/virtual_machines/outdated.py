@@ -29,7 +29,7 @@ _WITH_LAUNCHER: Final = frozenset({phases.RUNNING, phases.STOPPING, phases.UNKNO
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """How a guest with an outdated launcher gets a new one."""
+    """Whether and how a guest with an outdated launcher gets a new one: reason and words of the condition LauncherOutdated."""
 
     reason: str
     words: str

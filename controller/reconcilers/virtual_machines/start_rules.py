@@ -169,7 +169,7 @@ RULES: Final[tuple[Rule, ...]] = (
 
 
 def resumes_only_on(vm: Object, node: str) -> str:
-    """Return the message for a suspended guest that needs the node that saved it."""
+    """Return the message that the suspended guest resumes only on ``node``, which saved it."""
     has = "its memory on the disk" if managed_save.node_with(vm) else "the CPU"
     return (
         f"the suspended guest has {has} of node {node}, and resumes only there; to boot it without its memory: kubectl virt stop, "

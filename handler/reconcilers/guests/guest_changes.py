@@ -99,7 +99,7 @@ def with_entries(vm: Mapping[str, Any], status: Object, launcher: messages.Statu
 
 
 def _unfinished(vm: Mapping[str, Any], launcher: messages.Status) -> list[Change]:
-    """Return the edits that are recorded as missing, and memory that the guest still takes or releases."""
+    """Return the edits that the guest lacks by ``status.running``, and memory that it still takes or releases."""
     found, desired = list(live_changes.of(vm)), live_changes.wanted(vm).get(live_changes.MEMORY)
     memory = _told(launcher).get((live_changes.MEMORY.what, ""))
     if memory is not None and desired is not None and (memory.requested or memory.value != desired):

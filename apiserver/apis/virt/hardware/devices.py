@@ -59,9 +59,9 @@ def defaulted(domain: Domain) -> Object:
 
 
 def differing(one: Domain, other: Domain, path: Path) -> list[Path]:
-    """Return the paths of fields that differ between two domains at ``path``, with defaults; ``1024Mi`` equals ``1Gi``.
+    """Return the paths of fields that differ between two domains, with defaults; ``1024Mi`` equals ``1Gi``.
 
-    It omits a default that follows from another such field.
+    ``path``: the domain's, with which they begin. Omits a default that follows from another such field.
     """
     places = _differing(compared(one), compared(other))
     said = [each for each in places if _is_said(one, each) or _is_said(other, each)]

@@ -30,7 +30,7 @@ def fits(pod: Mapping[str, Any]) -> bool:
 
 
 def has_run_directory(container: Mapping[str, Any]) -> bool:
-    """Return whether the container mounts virt-launcher's sockets, as in no other pod."""
+    """Return whether the container mounts virt-launcher's sockets, which no container of another pod does."""
     return any(each.get("mountPath") == layout.RUN_DIRECTORY for each in container.get("volumeMounts") or ())
 
 
