@@ -90,7 +90,7 @@ class Written:
 
 
 class Correlator:
-    """Decides whether an occurrence gets a new Event or counts up an earlier one, and limits rates. Pure except for its limited memory."""
+    """Decides whether an occurrence gets a new Event or counts up an earlier one, and limits rates. Pure except for its memory."""
 
     def __init__(self) -> None:
         self._similar: OrderedDict[_Group, _Similar] = OrderedDict()

@@ -53,8 +53,7 @@ def names_by_target(specification: Mapping[str, Any], given: Mapping[str, str] =
 def assigned(given: Mapping[str, str], specification: Mapping[str, Any]) -> dict[str, str]:
     """Return libvirt's target names of the specification's disks, by the disks' names. Raises InvalidSpecification.
 
-    ``given`` has a running guest's, by disk: they stay. It also has those of disks that were just removed, which no new disk gets: for one
-    moment the guest may have both.
+    ``given`` has a running guest's, by disk: they stay. It also has those of just removed disks: for one moment the guest may have both.
     """
     buses = {str(disk["name"]): _bus(disk, index) for index, disk in enumerate(hardware.defaulted(specification))}
     found: dict[str, str] = {}

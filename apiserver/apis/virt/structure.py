@@ -76,7 +76,7 @@ def of_metadata(obj: Any) -> tuple[str, ...]:  # noqa: ANN401  # as above
 
 
 def has_sound_domain(vm: Any) -> bool:  # noqa: ANN401  # as above
-    """Return whether the values in ``spec.domain`` and in the domain of ``status.running`` have the types that readers expect."""
+    """Return whether ``spec.domain`` and the domain in ``status.running`` have the types that readers expect."""
     return not _WITH_DOMAIN(vm)
 
 

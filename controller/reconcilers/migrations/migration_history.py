@@ -76,8 +76,7 @@ def owner_uid(migration: Object) -> str:
 def clean_up(migration: Object, others: Iterable[Object], kept: int, now: datetime) -> tuple[Action, ...]:
     """Return the deletion of a finished Migration if ``others`` has ``kept`` newer finished ones of its machine, else nothing.
 
-    Also nothing while it is being deleted, or has its finalizer. While an eviction may need its result (``NEEDED_SECONDS``), a Requeue
-    instead of the deletion.
+    Nothing also for one in deletion or with its finalizer; a Requeue while an eviction may need its result (``NEEDED_SECONDS``).
     """
     if is_deleting(migration) or ownership.held_by(migration):
         return ()

@@ -88,7 +88,7 @@ class Absences:
             known.went_first = True
 
     def went_first(self, obj: Object, pod_uid: str) -> bool:
-        """Return whether the pod of ``obj``'s status has this uid and was seen to be gone while its node still reported."""
+        """Return whether ``obj``'s pod with this uid was seen to be gone while its node still reported."""
         known = self._known.get(key_of(obj))
         return known is not None and known.pod_uid == pod_uid and known.went_first
 

@@ -34,7 +34,7 @@ class Refusals:
         return {request: each.message for request, each in lasting.items()}
 
     def left(self, machine: NamespacedName) -> float | None:
-        """Return the seconds until the earliest repetition of a refused request of the machine; 0 or less: now; None: none was refused."""
+        """Return the seconds until a refused request of the machine may be repeated (0 or less: now); None: none was refused."""
         now = self._elapsed()
         return min((each.until - now for each in self._refused.get(machine, {}).values()), default=None)
 

@@ -27,7 +27,7 @@ class Reboots:
     count: int
     """virt-launcher's last total."""
     since: datetime
-    """Of this process' first look."""
+    """The first look."""
     times: tuple[datetime, ...] = ()
     """The newest :data:`MANY`, the oldest first."""
 

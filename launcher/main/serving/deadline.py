@@ -29,7 +29,7 @@ _UCRED: Final = struct.Struct("iII")
 
 
 def end_pod() -> NoReturn:
-    """Write the reason to the termination log, if there is one, and exit with 1; the kernel then kills the container's processes."""
+    """Write the reason to the termination log and exit with 1; the kernel then kills the container's processes."""
     with suppress(OSError):
         if qemu_log.TERMINATION_LOG.exists():
             qemu_log.TERMINATION_LOG.write_text(EXPIRED)

@@ -28,7 +28,7 @@ def default_virtual_machine(obj: dict[str, Any]) -> None:
 
 
 def default_domain(domain: dict[str, Any]) -> None:
-    """Set the missing fields of ``domain``, which is ``spec.domain``, to their defaults, in place."""
+    """Set missing fields of ``domain`` (``spec.domain``) to their defaults, in place."""
     for field in cpu.COUNTS:
         _object(domain, "cpu").setdefault(field, 1)
     _object(domain, "memory").setdefault("guest", memory.GUEST)
