@@ -32,7 +32,7 @@ class Following(Watching):
         super().__init__(load, access, MIGRATIONS, first, changed, times)
 
     async def end(self, seconds: float) -> Object:
-        """Return the Migration in its final phase, or as last seen before a deletion. Raises Failure after ``seconds``."""
+        """Return the Migration in its final phase, or as last seen before a deletion. Raises Failure, also after ``seconds``."""
         try:
             async with asyncio.timeout(seconds):
                 self._changed(self.newest)

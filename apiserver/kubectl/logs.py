@@ -71,7 +71,7 @@ class Newest:
 
 
 def plain(content: bytes) -> bytes:
-    """Return output without control sequences and characters."""
+    """Return output without terminals' control sequences, and without control characters other than newline and tab."""
     return _SEQUENCE.sub(b"", content).translate(None, _CONTROLS)
 
 

@@ -58,7 +58,7 @@ def state(specification: Mapping[str, Any], uid: str) -> PurePosixPath:
 
 
 def not_migratable(specification: Mapping[str, Any]) -> str:
-    """Return why firmware and TPM prevent live migration; else empty."""
+    """Return why firmware or TPM prevents live migration; else empty."""
     parts = {"UEFI": firmware.efi(specification), "TPM": tpm.defaulted(specification)}
     kept = [name for name, part in parts.items() if part is not None and part["persistent"]]
     if kept:

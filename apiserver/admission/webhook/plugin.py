@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class WebhookDispatcher:
-    """Selects and calls webhooks for both plug-ins."""
+    """Selects and calls webhooks for the mutating or the validating plug-in."""
 
     type_: Type
     source: Source

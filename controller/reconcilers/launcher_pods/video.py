@@ -8,6 +8,6 @@ from controller.reconcilers.launcher_pods.requirements import Claims, Requiremen
 
 
 def requirements(domain: Object, claims: Claims) -> Requirements:
-    """Return the memory of the video card, without the viewers' image."""
+    """Return the memory of the video card; ``graphics.requirements`` adds that of the viewers' image."""
     del claims
     return Requirements(overhead_bytes=video.VIRTIO_BYTES if video.defaulted(domain)["type"] == "virtio" else video.vram_bytes(domain))

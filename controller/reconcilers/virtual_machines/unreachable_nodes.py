@@ -23,7 +23,7 @@ EDIT_NODE_NAME: Final = "change spec.nodeName to a node that kubectl get nodes l
 
 
 def until_unreachable(seen: Observed) -> tuple[Action, ...]:
-    """Return a requeue for when the last report of a virt-handler expires, which causes no event; else empty."""
+    """Return a requeue for when a virt-handler's newest report expires, which causes no event; else empty."""
     found = (liveness.verdict(pod, seen.evidence) for pod in seen.pods)
     left = [each.seconds for each in found if isinstance(each, Unknown) and each.seconds is not None]
     return (Requeue(max(min(left), MIN_REQUEUE_SECONDS)),) if left else ()

@@ -102,7 +102,7 @@ def unfinished(step: Step, message: str, before: Failure | None, again: float, *
 
 
 def current(steps: Sequence[Step], failures: Failures) -> dict[str, Failure]:
-    """Return those of ``failures`` that these still missing steps have, by the device's path, in the steps' order."""
+    """Return the failures of these still missing steps, by the device's path, in the steps' order."""
     return {each.path: failures[each.path] for each in steps if each.path in failures}
 
 

@@ -32,7 +32,7 @@ def create(
     """Create the missing disks that have ``source.create``, and check the size of their block devices.
 
     Raises files.NoRoom if a claim has too little room, which may change; files.ImagesMissing if another pod is creating the disk;
-    files.DiskUnusable if the file system cannot hold such a file.
+    files.DiskUnusable if the file system cannot hold such a file; InvalidSpecification.
     """
     full: dict[str, str] = {}
     for origin in origins(specification):

@@ -26,7 +26,7 @@ def device(domain: Domain, field: str) -> Object | None:
 
 
 def with_devices(domain: Domain, field: str, found: Sequence[Object]) -> Object:
-    """Return ``domain`` with ``found`` as its ``devices.<field>``."""
+    """Return a copy of ``domain`` with ``found`` as its ``devices.<field>``."""
     return {**domain, "devices": {**(domain.get("devices") or {}), field: list(found)}}
 
 
