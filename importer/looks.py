@@ -54,7 +54,7 @@ def is_disk(head: bytes) -> bool:
 
 
 def described(head: bytes) -> str:
-    """Return the end of a message about data that is not a disk: what it begins with, and a hint, such as a web page."""
+    """Return words about data that is not a disk: what it begins with, and a hint."""
     begun = head.removeprefix(b"\xef\xbb\xbf").lstrip()[:64].lower()
     hint = next((hint for magic, hint in _HINTS if begun.startswith(magic)), _TEXT if _is_text(head[:512]) else "")
     shown = "".join(chr(each) if 0x20 <= each < 0x7F else f"\\x{each:02x}" for each in head[:MAX_SHOWN])

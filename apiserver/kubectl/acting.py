@@ -75,10 +75,7 @@ async def act(load: Load, names: Sequence[str], verb: str, body: Mapping[str, An
 
 
 async def _request(access: Access, name: str, verb: str, body: Mapping[str, Any], *, joins: bool, dry_run: bool) -> Begun:
-    """Request the verb, and print that. ``joins``: if the machine is being started already, return how to judge that earlier start.
-
-    Raises Failure.
-    """
+    """Request the verb. ``joins``: if the machine is being started already, return how to judge that earlier start. Raises Failure."""
     call_id = str(uuid.uuid4())
     doing = f"{verb} virtual machine {access.namespace}/{name}"
     sent = {**body, **({"id": call_id} if verb in OPERATIONS else {})}

@@ -13,7 +13,7 @@ from apiserver.kubectl.messages import Failure
 
 
 async def warn(access: Access, node: str) -> None:
-    """Write a warning to stderr if no Node has this host name; none if Nodes cannot be listed, as without the right."""
+    """Write a warning to stderr if no Node has this host name; none if listing Nodes fails."""
     selector = f"{names.HOSTNAME_LABEL}={node}"
     with suppress(Failure):
         found = await verbs.request(access, "GET", NODES.path(), "list nodes", params={"labelSelector": selector, "limit": "1"})

@@ -65,12 +65,12 @@ class Delegation:
         client.observe = observe
 
     def authenticated(self, code: str, seconds: float) -> None:
-        """Count a TokenReview, and record its duration, by status code."""
+        """Count and time a TokenReview by status code."""
         self.authn.increment(code)
         self.authn_seconds.observe(seconds, code)
 
     def authorized(self, code: str, seconds: float) -> None:
-        """Count a SubjectAccessReview, and record its duration, by status code."""
+        """Count and time a SubjectAccessReview by status code."""
         self.authz.increment(code)
         self.authz_seconds.observe(seconds, code)
 

@@ -63,7 +63,7 @@ class Refuse:
 
 @dataclass(frozen=True, slots=True)
 class Seal:
-    """Seal the Lease: the guardian is silent. The caller does so only if the node's kubelet is silent, too."""
+    """Seal the Lease of a silent guardian, if the node's kubelet is also silent."""
 
 
 Decision: TypeAlias = Nothing | Refuse | Seal

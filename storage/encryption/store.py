@@ -49,7 +49,7 @@ class EncryptedStorage:
                 scope.reschedule(0)
 
     async def get(self, key: str) -> Entry | None:
-        """Return the decrypted entry, or None without one; an undecryptable one as stored. Raises Unavailable, also for its key."""
+        """Return the decrypted entry, or None; an undecryptable one as stored. Raises Unavailable."""
         entry = await self._inner.get(key)
         if entry is None:
             return None

@@ -180,7 +180,7 @@ class Deciding:
         self._users: dict[str, Cell] = {}
 
     def authenticated(self, name: str, seconds: float) -> None:
-        """Count a successful authentication of the user ``name``, and record its duration."""
+        """Count and time a successful authentication of the user ``name``."""
         self._success.value += 1
         self._success_seconds.observe(seconds)
         user = self._users.get(name)

@@ -106,7 +106,7 @@ class PodRestriction:
     async def _machine(self, attributes: Attributes, pod_uid: str) -> Object | None:
         """Return the written machine, or the one that the written Migration selects; raises a refusal if that does not exist.
 
-        None if the write takes over a pod from the machine's Migration: a write of that was already checked with this pod.
+        None if the machine's Migration brings this pod, and so was checked already.
         """
         obj: Object = attributes.obj or {}
         namespace = objects.namespace_of(obj)

@@ -83,7 +83,7 @@ def launcher_pod(vm: Object, attempt: int, claims: Claims, settings: Settings, p
 def target_pod(
     vm: Object, migration: Object, attempt: int, claims: Claims, settings: Settings, placement: Placement, coming: Collection[str] = ()
 ) -> Object:
-    """Return the target pod of a running machine's migration; ``attempt``: the machine's start attempt, as of the source's pod.
+    """Return a migration's target pod; ``attempt``: the machine's start attempt, as of the source's pod.
 
     ``coming``: names of the network cards that the guest may get there.
     """

@@ -33,7 +33,7 @@ def marked(seen: Observed, status: Object) -> Object:
 
 
 def events(seen: Observed, status: Object) -> tuple[Emit, ...]:
-    """Return a warning that claims are too small for disks which DisksReady in ``status`` names for the first time; empty if none."""
+    """Return a warning about too small claims that DisksReady in ``status`` names for the first time; empty if none."""
     before, after = _told(statuses.status_of(seen)), _told(status)
     return _warning(tuple(each for each in disk_claims.too_small(seen.vm, seen.claims) if each in after and each not in before))
 

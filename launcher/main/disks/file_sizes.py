@@ -59,7 +59,7 @@ def prepare(specification: Mapping[str, Any], unit_of: Callable[[Path], int] = a
 
 
 def size_of(specification: Mapping[str, Any]) -> int:
-    """Return the bytes of the file or block device in the claim of the specification's only disk. Raises OSError."""
+    """Return the bytes of the file or block device in the claim of the specification's only disk. Raises OSError, InvalidSpecification."""
     (origin,) = origins(specification)
     device = files.device_size(origin)
     return Path(origin.path, layout.DISK_IMAGE).stat().st_size if device is None else device

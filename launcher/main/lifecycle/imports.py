@@ -75,7 +75,7 @@ class Imports:
             raise RequestRefused("NotReady", f"importing images of disks: {', '.join(left)}", left)
 
     async def run(self) -> None:
-        """Wait until :meth:`ask` starts the imports, then run them until all are done or this is cancelled."""
+        """Wait for :meth:`ask`, then run the imports until all are done or this is cancelled."""
         await self._begun.wait()
         async with asyncio.TaskGroup() as group:
             for name, plan in self._plans.items():

@@ -89,7 +89,7 @@ def numbers(text: str) -> tuple[int, ...]:
 
 
 def ranges(found: Iterable[int]) -> str:
-    """Return numbers, in any order without duplicates, as text for :func:`numbers`: ``0-3,8``."""
+    """Return numbers, each given once, as text for :func:`numbers`: ``0-3,8``."""
     # consecutive numbers have the same difference to their position
     runs = groupby(enumerate(sorted(found)), key=lambda each: each[1] - each[0])
     return ",".join(_run([number for _, number in run]) for _, run in runs)

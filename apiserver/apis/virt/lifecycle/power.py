@@ -247,7 +247,7 @@ def grace_of_spec(vm: Mapping[str, Any]) -> int:
 
 
 def requested_grace(vm: Mapping[str, Any]) -> int | None:
-    """Return the grace period, in seconds, of a verb stop in effect; None without one, or if it gave none."""
+    """Return the grace period, in seconds, of a verb stop in effect, if it gave one; else None."""
     request = effective_request(vm) or {}
     given = request.get("gracePeriodSeconds") if request.get("action") == STOP else None
     return None if given is None else int(given)

@@ -56,7 +56,7 @@ def without(vm: Object, claim: str) -> Object:
 
 
 def _wanted(vm: Mapping[str, Any]) -> dict[str, disk_uses.Use]:
-    """Return by claim its use by disks to hot-plug. Claims that the guest has, and disks that more than their pods delays, are left out."""
+    """Return, by claim that the guest does not have yet, its use by disks to hot-plug that wait only for their pods."""
     changes = hot_plug.changes_of(vm)
     waits = {each.get("name") for each in hot_plug.entries(vm) if each.get("reason") not in KEEPING}
     coming = [each for each in hot_plug.added(vm) if each["name"] not in waits and hot_plug.is_supported(each, changes)]
