@@ -70,7 +70,7 @@ def decode(head: bytes, fields: bytes) -> Message:
 
 
 class Logind:
-    """A fake logind. ``inhibited`` is set since the kubelet first delayed shutdowns, ``released`` while it has ended that."""
+    """A fake logind. ``inhibited``: the kubelet has delayed shutdowns; ``released``: it does so no longer."""
 
     def __init__(self) -> None:
         self.inhibited = threading.Event()

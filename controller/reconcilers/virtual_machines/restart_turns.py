@@ -41,7 +41,7 @@ class Queue:
 
     @cached_property
     def restarts(self) -> list[tuple[datetime, NamespacedName]]:
-        """Return when machines of lost nodes restarted elsewhere, with their names, newest first."""
+        """Return when machines of lost nodes restarted, with their names, newest first."""
         restarted = [each for each in self.machines if not node_loss.is_lost(each)]
         return sorted(((moment, key_of(each)) for each in restarted if (moment := times.parsed(_written(each)))), reverse=True)
 

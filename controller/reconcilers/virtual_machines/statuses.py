@@ -39,7 +39,7 @@ def ready(seen: Observed, status: str, reason: str, message: str) -> list[Object
 
 
 def disks_ready(seen: Observed) -> Object:
-    """Return the condition DisksReady=True, which names the claims, and disks larger than theirs."""
+    """Return the condition DisksReady=True. Its message names the claims, and disks larger than their claims."""
     claims = disk_claims.claims_of(seen.vm)
     message = "; ".join([f"found {', '.join(claims)}" if claims else "no disk needs a claim", *disk_claims.too_small(seen.vm, seen.claims)])
     return new_condition(seen.vm, conditions.DISKS_READY, "True", conditions.DISKS_FOUND if claims else "NoClaims", message)
