@@ -13,7 +13,6 @@ class Outcome:
     """Outcome of one probe; ``succeeded`` is None if the guest could not be asked."""
 
     succeeded: bool | None
-    """None: the probe could not run, for a reason that is not the guest's."""
     message: str = ""
     """Why not, for users."""
 

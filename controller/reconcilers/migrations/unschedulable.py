@@ -22,8 +22,8 @@ LEFT_OUT: Final = (
 def reasons(migration: Object, vm: Object | None, target: Object, incompatible: Mapping[str, str]) -> Iterator[str]:
     """Yield additions to the scheduler's message that explain why no node takes the target pod.
 
-    ``incompatible`` has nodes with incompatible virt-handlers, each with a message. If there are any, :data:`LEFT_OUT` is yielded, too.
-    Once that is in the Migration's message, it is always yielded, because the pod still excludes the nodes.
+    ``incompatible`` has nodes with incompatible virt-handlers, each with a message. If there are any, or the Migration's message already
+    has :data:`LEFT_OUT`, that is yielded, too: the pod still excludes the nodes.
     """
     source = dig_migration(migration, "status", "sourceNode")
     if selector := dig_migration(migration, "spec", "nodeSelector"):

@@ -79,7 +79,6 @@ class End:
     reason: str
     message: str
     image_used: bool = False
-    """The image of the guest's memory was used before."""
 
 
 def end_of(ending: messages.Ending) -> End | None:

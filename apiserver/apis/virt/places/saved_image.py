@@ -20,7 +20,7 @@ class Image:
     id: str
     """The operation's id, also the file's name."""
     digest: str
-    """SHA-256 of libvirt's header, the domain's XML and the copied disks, in hexadecimal."""
+    """Of libvirt's header, the domain's XML and the copied disks."""
     size_bytes: int
     machine: str = ""
     """QEMU's machine type, which a resume needs; empty: unknown."""

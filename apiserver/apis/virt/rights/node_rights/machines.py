@@ -46,7 +46,6 @@ class Rights:
     removable: frozenset[str] = frozenset()
     """Condition types."""
     attempt: frozenset[str] = frozenset()
-    """Fields of the current attempt, each only once."""
 
 
 _OF_A_GUEST: Final = frozenset({*conditions.OF_A_GUEST, conditions.DISKS_READY})
