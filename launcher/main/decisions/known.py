@@ -324,7 +324,7 @@ def saved(known: Known, message: str, now: float) -> Known:
 
 
 def with_migration(known: Known, changed: messages.MigrationStatus) -> Known:
-    """Return the state with this migration added or replaced; if an incoming one succeeded, the guest runs in this pod."""
+    """Return the state with this migration added or replaced; if an incoming one succeeded, the guest may run in this pod."""
     known = with_status(known, migrations=life.with_migration(known.status.migrations, changed))
     return set_running(created(known)) if (changed.direction, changed.state) == ("incoming", "succeeded") else known
 
