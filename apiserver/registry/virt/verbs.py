@@ -215,7 +215,7 @@ class Migrate(CreatingVerb):
         return bool(objects.dig(made, "spec", "selector", "name") == obj["metadata"]["name"])
 
     def make(self, obj: Object, body: Object, now: datetime) -> Object:
-        """Return the Migration, or raise Conflict; its write takes the machine's lock."""
+        """Return the Migration. Writing it takes the machine's lock. Raises Conflict, or Invalid for a wrong body."""
         del now
         name = self.name_for_id(obj, body)
         raise_if_refused(obj, refuse_migrate)
