@@ -31,7 +31,7 @@ def types_of(documents: Mapping[str, Object]) -> Types:
 def owners_of(strategy: Strategy, strategies: Sequence[Strategy], types: Types) -> OwnersOf:
     """Return a function from a subresource's name (``""``: the main resource) to its field manager.
 
-    It manages ``strategy``'s version; ``strategies`` convert the others.
+    The manager is for ``strategy``'s version; ``strategies`` convert the others.
     """
     kind = strategy.resource.kind
     versions = {each.resource.api_version: each for each in strategies if each.hub is strategy.hub}

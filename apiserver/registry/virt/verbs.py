@@ -286,7 +286,7 @@ def refuse_resume(vm: Object) -> Refusal:
 
 
 def refuse_stop(vm: Object) -> Refusal:
-    """Return why the machine cannot stop, or None."""
+    """Return why a stop is refused: the machine is off or being shut down; else None."""
     decision = power.decide(vm)
     if decision.on:
         return None

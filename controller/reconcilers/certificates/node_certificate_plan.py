@@ -42,7 +42,7 @@ class Nothing:
 
 @dataclass(frozen=True, slots=True)
 class Approve:
-    """Confirm that the requester is the node named in the certificate."""
+    """Approve the request: the requester is the node named in the certificate."""
 
     node: str
 

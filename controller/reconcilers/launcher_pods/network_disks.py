@@ -37,7 +37,7 @@ def requirements(disk: Object, volume: str) -> Requirements:
 
 
 def certificates(domain: Object) -> Requirements:
-    """Return the mount of the TLS certificates for all network disks of a machine, which share one Secret."""
+    """Return the mount of the TLS certificates, if any, for all network disks of a machine, which share one Secret."""
     secret = next((found for each in disks.defaulted(domain) if (found := network_disks.tls_secret(each))), "")
     if not secret:
         return Requirements()

@@ -41,7 +41,7 @@ class FailedSteps:
         found[step.path] = device_steps.failure_after(step, told, before, now, waits=waits, patience=patience)
 
     def delayed(self, pod_uid: str, step: Step, message: str, seconds: float) -> None:
-        """Record that a step may not begin for these seconds."""
+        """Record that a step may not begin for these seconds, and ``message``, which says why."""
         found, now = self._failures.setdefault(pod_uid, {}), asyncio.get_running_loop().time()
         found[step.path] = device_steps.delayed(step, message, found.get(step.path), now + seconds)
 

@@ -29,7 +29,7 @@ class Outgoing(Protocol):
     """The relays of migrations from this node."""
 
     async def open(self, migration_uid: str, pod_uid: str, destination: Destination) -> None:
-        """Open a migration's relays; return when its sockets exist. Raises TimeoutError or ValueError."""
+        """Open a migration's relays once; return when its sockets exist. Raises TimeoutError, or ValueError for a wrong destination."""
 
     async def release(self, migration_uid: str, pod_uid: str, destination: Destination, *, paused: bool) -> None:
         """Tell the target's virt-handler to resume the guest, or (``paused``) to take it over paused.

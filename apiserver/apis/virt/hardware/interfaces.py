@@ -80,7 +80,7 @@ def state_of(interface: Mapping[str, Any]) -> str:
 
 
 def queues(domain: Domain, model: str) -> int:
-    """Return the number of queue pairs of a card of this model; 1 unless virtio."""
+    """Return the number of queue pairs of a card of this model; 1 unless virtio with ``networkInterfaceMultiqueue``."""
     return cpu.queues(domain) if has_several_queues(domain) and model == "virtio" else 1
 
 

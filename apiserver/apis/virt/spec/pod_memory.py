@@ -19,7 +19,7 @@ FIELD: Final = running.POD_RESIZE
 
 
 def of_guest(vm: Mapping[str, Any]) -> int:
-    """Return the memory in bytes that the guest runs with."""
+    """Return the memory in bytes that the guest runs with, or would start with."""
     return memory.guest_bytes(running.spec_of(vm).get("domain") or {})
 
 
