@@ -80,7 +80,7 @@ class File:
         return os.pread(self._file, length, offset)
 
     def grown(self, size: int) -> int:
-        """Extend the disk to at least ``size`` bytes in whole blocks; return its size. Call it at the end: it also ends a hole."""
+        """Extend the disk to at least ``size`` bytes in whole blocks; return its size. Call it once all is written: it also ends a hole."""
         self.size = -(-max(size, self.size, os.fstat(self._file).st_size) // BLOCK) * BLOCK
         os.ftruncate(self._file, self.size)
         return self.size

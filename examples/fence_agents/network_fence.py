@@ -66,7 +66,10 @@ class Cluster:
         self._headers = {"Authorization": f"Bearer {token}", "Accept": "application/json", "Content-Type": "application/json"}
 
     def ask(self, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Get the object at ``path``, or create ``body`` there; return the answer. Raises HTTPError or another OSError."""
+        """Get the object at ``path``, or create ``body`` there; return the answer.
+
+        Raises HTTPError or another OSError, HTTPException, or ValueError.
+        """
         content = None if body is None else json.dumps(body).encode()
         asked = urllib.request.Request(self._server + path, content, self._headers)  # noqa: S310 - checked above
         with self._opener.open(asked, timeout=REQUEST_SECONDS) as answer:

@@ -106,9 +106,9 @@ class MutatingPolicies:
         """Do nothing."""
 
     async def mutate(self, attributes: Attributes) -> None:
-        """Apply matching policies' mutations to ``attributes.obj`` in order; raise refusals of policies that fail closed afterwards.
+        """Apply matching policies' mutations to ``attributes.obj`` in order. In the second round, only those due run.
 
-        In the second round, only policies that are due run.
+        Raises Forbidden afterwards, with the failures of all policies that fail closed.
         """
         round_ = attributes.reinvocation
         memory: _Reinvocation = round_.memory.setdefault(self.name, _Reinvocation())

@@ -266,7 +266,7 @@ class Store:
     async def delete(self, namespace: str, name: str, options: DeleteOptions, *, uid: str | None = None) -> tuple[Item, bool]:
         """Delete an object, or mark it if it has finalizers; return (its last state, whether it is gone).
 
-        ``uid``: the only incarnation to delete, hidden from admission. Raises NotFound, Conflict.
+        ``uid``: the only incarnation to delete, hidden from admission. Raises NotFound, Conflict, Unreadable, and admission's refusal.
         """
         conditions = options if uid is None else replace(options, uid=uid)
 

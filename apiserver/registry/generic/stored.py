@@ -64,7 +64,7 @@ class StoredObjects:
         return self.readable(entry)
 
     async def read(self, key: str) -> Entry | None:
-        """Return a key's entry, or None."""
+        """Return a key's entry, or None. Raises ServiceUnavailable."""
         with reading(f"read {self._resource.plural}"):
             return await self._storage.get(key)
 

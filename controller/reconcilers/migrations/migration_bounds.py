@@ -94,7 +94,7 @@ def is_overdue(migration: Object, now: datetime) -> bool:
 
 
 def holds_place(migration: Object, now: datetime) -> bool:
-    """Return whether an unfinished migration keeps its place: it is not overdue, and its node is not reported as unreachable."""
+    """Return whether an unfinished migration keeps its place: it is not overdue, and its source node is not reported as unreachable."""
     said = condition(dig_migration(migration, "status", "conditions"), "Succeeded") or {}
     return not is_overdue(migration, now) and said.get("reason") != SOURCE_UNKNOWN
 

@@ -61,7 +61,7 @@ def highest_apic_id(domain: Domain) -> int:
 
 
 def queues(domain: Domain) -> int:
-    """Return a multi-queue device's number of queues: as processors, up to ``MAX_QUEUES``."""
+    """Return a multi-queue device's number of queues: one per processor, up to ``MAX_QUEUES``."""
     return min(vcpus(domain), MAX_QUEUES)
 
 

@@ -25,5 +25,5 @@ def is_lost(vm: Mapping[str, Any]) -> bool:
 
 
 def waits_for_user(vm: Mapping[str, Any]) -> bool:
-    """Return whether the machine is lost, and stays off until start (onNodeLoss: Wait)."""
+    """Return whether the machine's node was lost, and the machine stays off until a user starts it (onNodeLoss: Wait)."""
     return is_lost(vm) and (vm.get("spec") or {}).get("onNodeLoss") == WAIT

@@ -38,9 +38,10 @@ def locks(vm: Mapping[str, Any]) -> frozenset[disk_uses.Lock]:
 
 
 def reserve(vm: Object, old: Mapping[str, Any], *, attaches: bool) -> None:
-    """Reserve, in place, the claims of disks that the guest can get since this write; keep those of ``old`` with waiting disks.
+    """Set, in place, the reserved claims in ``status.running``; do nothing without it.
 
-    ``attaches``: the machine is in a phase in which it gets disks; otherwise all reservations end.
+    These are the claims of disks that the guest can get only since this write, and those of ``old`` with disks that still wait; none if not
+    ``attaches``: the machine's phase is not one in which it gets disks.
     """
     if not dig_vm(vm, "status", running.RUNNING):
         return
