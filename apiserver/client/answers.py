@@ -124,7 +124,7 @@ class Answer:
         self._is_endless = not codings and all(name != b"content-length" for name, _ in head.fields)
 
     def _take_body(self, data: memoryview) -> None:
-        """Parse input. Its last byte is parsed separately, to find bytes after the body's end, which llhttp does not report."""
+        """Parse input, its last byte separately: llhttp does not report bytes after a body's end."""
         for each in (data[:-1], data[-1:]):
             if self.is_whole:
                 self.is_last = True

@@ -17,7 +17,7 @@ from apiserver.kubectl.messages import Failure
 
 
 async def set_password(access: Access, name: str, given: password.Password, *, dry_run: bool = False) -> None:
-    """Set a user's password in the guest, and print a line about that.
+    """Set a user's password in the guest; print a line.
 
     Raises:
         Failure: refused or unanswered.

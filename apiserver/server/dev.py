@@ -43,7 +43,7 @@ class Paths:
 
     @property
     def authority(self) -> Path:
-        """Path of the authority's certificate; the authority signed the server's and the client's."""
+        """Path of the authority's certificate, which signed the server's and the client's."""
         return self.directory / "ca.crt"
 
     @property

@@ -113,7 +113,7 @@ class Metrics:
         self.registry.add(*process.families())
 
     def follow(self, stores: Collection[Store], peaks: Peaks) -> None:
-        """Add metrics of the stores' caches and the peaks, and let the requests' metrics name the stores' resources."""
+        """Add metrics of the stores' caches and the peaks."""
         self.requests.serve({_served(each.resource): [name for name, *_ in discovery.subresources(each.strategy)] for each in stores})
         about = "Maximum concurrent requests within the last second, by kind."
         self.registry.add(Read("apiserver_current_inflight_requests", "gauge", about, ("request_kind",), peaks.read))

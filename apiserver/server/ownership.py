@@ -40,7 +40,7 @@ def owners_of(strategy: Strategy, strategies: Sequence[Strategy], types: Types) 
     structs = _empty(schemas[strategy.resource.api_version])
 
     def convert(obj: Object, api_version: str) -> Object:
-        """Return a copy in another version, by way of the stored one. Conversions see ``{}`` for missing structs that they require."""
+        """Return a copy in another version. Conversions see ``{}`` for missing structs that they require."""
         lent = [name for name in structs if name not in obj]
         whole = copy(obj) | {name: {} for name in lent}
         found = versions[api_version].from_hub(versions[obj["apiVersion"]].to_hub(whole))

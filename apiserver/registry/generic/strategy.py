@@ -422,7 +422,7 @@ class Spoke(Strategy):
         raise NotImplementedError
 
     def downgrade(self, obj: Object) -> Object:
-        """Return ``obj``, of the hub's version, in this spoke's; ``metadata``, ``apiVersion`` and ``obj`` as for :meth:`upgrade`."""
+        """Return ``obj``, of the hub's version, in this spoke's, by the rules of :meth:`upgrade`."""
         raise NotImplementedError
 
     @property

@@ -49,7 +49,7 @@ class StorageMetrics:
         self.errors.increment(operation, *self.resource(key))
 
     def resource(self, key: str) -> tuple[str, str]:
-        """Return group and resource of a key, or of a prefix; one that it lacks is empty. A single part is the resource."""
+        """Return group and resource of a key or prefix, each empty if missing; a single part is the resource."""
         parts = key.strip("/").split("/")[self._skip :]
         return (parts[0], parts[1]) if len(parts) > 1 else ("", parts[0] if parts else "")
 

@@ -51,7 +51,7 @@ class Unreachable:
         return self.off - self.missing
 
     def left(self, node: str) -> float | None:
-        """Return the seconds until the last report of the node's virt-handler expires, 0 if it has; None if the kubelet reports."""
+        """Return the seconds until virt-handler's last report expires, 0 if it has; None if the kubelet reports."""
         return 0.0 if node in self.whole else self.of_kubelet.get(node)
 
 

@@ -113,7 +113,7 @@ def next_look(seen: Observed) -> float | None:
 
 
 def is_marked(node: Object) -> bool:
-    """Return whether the Node has our taint, or has our condition with a status other than False."""
+    """Return whether the Node has our taint, or our condition with another status than False."""
     told = _told(node)
     return bool(effects_of(node)) or (told is not None and told.status != "False")
 

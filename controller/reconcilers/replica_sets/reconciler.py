@@ -249,7 +249,7 @@ class ReplicaSets:
         self._tell(replica_set, "Normal", "SuccessfulDelete", f"Deleted virtual machine: {name_of(vm)}")
 
     async def _delete_object(self, resource: Resource, obj: Object) -> Object | None:
-        """Delete the object as observed; return the answer. None if it is gone, replaced or changed: its event brings another pass."""
+        """Delete the object as observed; return the answer, or None if gone, replaced or changed: its event brings another pass."""
         preconditions = {"uid": uid_of(obj), "resourceVersion": resource_version_of(obj)}
         options = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": preconditions}
         try:

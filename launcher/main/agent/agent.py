@@ -69,7 +69,7 @@ class Agent:
         """Time of the last question in the event loop's seconds, and the packages or why there are none."""
 
     def take(self, domain: Observation | None) -> None:
-        """Record the domain's state. A change of the agent's connection starts the next round of questions soon."""
+        """Record the domain's state. A change of the agent's connection starts questions soon."""
         if domain is not None and domain.agent_connected != (self._domain is not None and self._domain.agent_connected):
             self._changed.set()
             self._applications = None  # a restarted guest may differ, and package changes restart the agent

@@ -247,7 +247,7 @@ def filesystem_lost(known: Known, name: str) -> Known:
 
 
 def passt_ended(known: Known, problem: str) -> Known:
-    """Return the state that counts an end of passt, which relays the guest's connections; unchanged once the run is over."""
+    """Return the state that counts an end of passt; unchanged once the run is over."""
     if known.ended or known.over:
         return known
     return with_status(known, passt_ends=known.status.passt_ends + 1, passt_problem=one_line(problem, MAX_PROBLEM))

@@ -46,10 +46,7 @@ def memory_limit(domain: Domain) -> int:
 
 
 def can_resize_memory(domain: Domain, other: Domain) -> bool:
-    """Return whether a running guest with the memory of ``domain`` can get that of ``other``.
-
-    It can if they differ by whole blocks, and ``other`` is within the maximum and limit of ``domain``.
-    """
+    """Return whether a running guest can get the memory of ``other``: whole blocks more or less, within maximum and limit of ``domain``."""
     wanted, limit = memory.guest_bytes(other), said(domain, "limits", "memory")
     return (
         memory.grows(domain)
