@@ -193,7 +193,7 @@ def send(link: socket.socket, size: int) -> None:
 
 
 def receive(listener: socket.socket, size: int, wrap: Callable[[socket.socket], socket.socket] = lambda link: link) -> None:
-    """Accept one connection, receive ``size`` bytes, rounded down to whole chunks, or fewer at its end, and send a byte."""
+    """Accept one connection, receive ``size`` bytes, rounded down to whole chunks, or up to its end, and send a byte."""
     accepted, _ = listener.accept()
     with wrap(accepted) as link:
         buffer = memoryview(bytearray(CHUNK_BYTES))

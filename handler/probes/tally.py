@@ -28,7 +28,6 @@ class Verdict:
     message: str = ""
     """Why it is not ready, or why the probe cannot run."""
     dead: str = ""
-    """Why the guest is not alive, if the probe failed."""
 
 
 UNKNOWN: Final = Verdict()

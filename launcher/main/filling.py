@@ -40,7 +40,7 @@ class Filling:
         self._server = Server(VERSION, lambda: self._record.known.status, self._handle)
 
     async def run(self, directory: Path = Path(layout.RUN_DIRECTORY)) -> int:
-        """Serve until virt-handler disconnects during an import; return the exit code 1."""
+        """Serve until virt-handler disconnects during an import; return exit code 1."""
         with self._children.reaping():
             async with asyncio.TaskGroup() as group:
                 parts = (

@@ -84,7 +84,7 @@ class EtcdServer:
             self._process = None
 
     def pause(self) -> None:
-        """Stop etcd with SIGSTOP; its connections stay open. Returns when all threads are stopped, because a signal only requests it."""
+        """Stop etcd with SIGSTOP; return when all threads are stopped. Its connections stay open."""
         self._signal(signal.SIGSTOP)
         assert self._process is not None
         tasks = Path(f"/proc/{self._process.pid}/task")

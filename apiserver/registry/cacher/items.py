@@ -122,7 +122,6 @@ class Snapshot:
     items: Sequence[Item]
     revision: int
     remaining: int = 0
-    """Beyond the limit."""
     by_trigger: bool = False
 
 

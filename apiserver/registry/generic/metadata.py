@@ -122,7 +122,6 @@ def put_back(metadata: Object, before: Object) -> None:
     """Restore ``selfLink``, ``creationTimestamp`` and ``generation`` of ``metadata`` from ``before``, in place: some clients reformat them.
 
     Also restore missing deletion fields, and always an existing ``deletionTimestamp``; ``uid`` and ``resourceVersion`` stay as given.
-    Validation refuses a changed grace period, and a deletion time on a live object.
     """
     for key in ("selfLink", "creationTimestamp", "generation"):
         if key in before:

@@ -67,7 +67,7 @@ class Rollout(UpdatingVerb):
     def target(self, obj: Object, body: Object) -> str:
         """Return the name of the machine to change.
 
-        Raises BadRequest for a wrong body or a set without ordinals; Conflict if the set takes no rollout now, or lacks this ordinal.
+        Raises BadRequest for a wrong body or without ordinals; Conflict if the set takes no rollout now, or lacks the ordinal.
         """
         _check(obj, body, ROLLOUT)
         if not ordinals.has_ordinals(obj):

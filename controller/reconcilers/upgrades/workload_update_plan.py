@@ -70,7 +70,7 @@ class Plan:
 
 
 def mark(settings: Settings) -> str:
-    """Return the value of ``names.WORKLOAD_UPDATE_LABEL``: a digest of virt-launcher's image, because the name is too long for a label."""
+    """Return the value of ``names.WORKLOAD_UPDATE_LABEL``: a digest, short enough for a label, of the name of virt-launcher's image."""
     digest = hashlib.sha256(settings.launcher_image.encode()).digest()
     return base64.b32encode(digest)[:10].decode().lower()
 

@@ -106,7 +106,7 @@ def start_left(vm: Object, pod: Object, now: datetime) -> timedelta | None:
     """
     began = _container_began(vm, pod)
     if began is None or conditions.waits_for(vm) & {conditions.Wait.IMAGE, conditions.Wait.NETWORK_PLUGIN}:
-        return None  # waiting for an image, or for a plugin of the administrator
+        return None
     begins = times.parse(began)
     for kind in (conditions.DISKS_READY, conditions.NETWORK_READY):
         ready = condition(dig_vm(vm, "status", "conditions"), kind) or {}

@@ -173,7 +173,7 @@ def _is_too_patient(pod: Object, grace_seconds: int | None) -> bool:
 
 
 def _without_guest(seen: Observed) -> str:
-    """Return the name of the pod that no virt-handler has yet: of the attempt in phase Scheduling, else of the next; "" for others."""
+    """Return a pod's name that no virt-handler has: the attempt's in phase Scheduling, the next one's if none is open; else ""."""
     if phases.phase_of(seen.vm) == phases.SCHEDULING:
         return name_of(own_pod(seen, seen.pods) or {})
     return (

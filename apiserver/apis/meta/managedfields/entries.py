@@ -33,7 +33,6 @@ class Owner(NamedTuple):
     manager: str
     operation: str
     api_version: str
-    """Empty for ``Apply``."""
     subresource: str = ""
 
     def identifier(self) -> str:

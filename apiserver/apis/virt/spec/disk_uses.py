@@ -37,7 +37,6 @@ class Lock(NamedTuple):
     """``kind/claim``, for firmware state followed by ``/directory``; ``host/node/digest`` for a node's file; ``server/digest`` for a
     server's disk."""
     group: str
-    """VMs of one group share the lock; with ``ALONE``, one VM holds it exclusively."""
 
 
 def uses(domain: Domain) -> dict[str, Use]:

@@ -19,7 +19,6 @@ class Password:
     user: str
     password: str = field(repr=False)
     encrypted: bool = False
-    """It is a hash, as in ``/etc/shadow``."""
 
 
 def problem(name: str, given: object) -> str:
