@@ -31,12 +31,11 @@ _turns_change: Final = threading.Lock()
 
 @dataclass(frozen=True, slots=True)
 class Allowed:
-    """Files of this node that the administrator allows; ``created_bytes`` limits a directory's files when one is made."""
+    """Files of this node that the administrator allows; ``created_bytes`` limits a directory's files, at full size, when one is made."""
 
     directories: tuple[str, ...] = ()
     """Prefixes of paths."""
     created_bytes: int = 0
-    """Limit for the full sizes of a directory's files when one is made there."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,22 +59,22 @@ class Port:
 class Wanted:
     """One interface of the machine, and its devices' names in the pod.
 
-    An empty ``mac`` is the pod's link's; an empty ``network`` the pod's own or the plugin's. ``ports`` None: all.
+    An empty ``mac`` is that of the pod's link; an empty ``network`` the pod's own or the plugin's. ``ports``: of the guest, for
+    others; None: all.
     """
 
     name: str
     type: str
     mac: str
-    """The guest's, in lower case with colons; empty: that of the pod's link."""
+    """The guest's, in lower case with colons."""
     model: str
     queues: int = 1
     uplink: str = network.UPLINK
     bridge: str = network.BRIDGE
     tap: str = network.TAP
     network: str = ""
-    """Of that link, namespace/name; empty: the pod's own network, or the plugin's."""
+    """Of that link, namespace/name."""
     ports: tuple[Port, ...] | None = None
-    """Ports at which others reach the guest; None: all."""
     ipv6_first: bool = False
     plugin: str = ""
     options: dict[str, str] = field(default_factory=dict)

@@ -56,7 +56,6 @@ class Target:
     pod_uid: str
     problem: str = ""
     moving: bool = False
-    """Clients should reconnect when a stream ends."""
     addresses: tuple[str, ...] | None = ()
     """The guest's in the pod's network; None: unknown yet."""
 

@@ -63,7 +63,7 @@ class Image:
 
 
 def digest_of(parts: Iterable[str | bytes | pathlib.Path]) -> str:
-    """Return twelve hexadecimal digits: the hash of texts, bytes, and the files at or below paths (name, content, executable bits)."""
+    """Return a hash, twelve hexadecimal digits, of texts, bytes, and files at or below paths (name, content, executable bits)."""
     content = hashlib.sha256()
     for part in parts:
         if isinstance(part, pathlib.Path):

@@ -292,7 +292,7 @@ def chunk(data: bytes) -> bytes:
 
 @lru_cache(maxsize=256)
 def begin(status: int, content_type: str) -> bytes:
-    """Return a response head's status line and ``Content-Type``, left out if empty. Raises ValueError for an unprintable one."""
+    """Return a response head's status line and ``Content-Type`` (none if empty). Raises ValueError if it is unprintable."""
     text = f"HTTP/1.1 {status} {_REASONS.get(status, 'Unknown')}\r\n"
     if content_type:
         text += f"Content-Type: {_checked(content_type)}\r\n"

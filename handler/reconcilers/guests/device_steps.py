@@ -25,14 +25,13 @@ MAX_RETRY_SECONDS: Final = 60.0
 class Step:
     """A step that attaches or detaches one device; an edit of the device makes another step.
 
-    ``reported``: consecutive failures before it is reported.
+    ``reported``: consecutive failures before it is reported; 0: at once.
     """
 
     device: Object
     path_of: ClassVar[staticmethod[[str], str]]
     """Returns a device's path in the spec."""
     reported: ClassVar[int]
-    """Consecutive failures before the step is reported; 0: at once."""
 
     @property
     def name(self) -> str:

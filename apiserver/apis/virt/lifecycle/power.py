@@ -88,11 +88,13 @@ OFF_REASONS: Final = ASKED_TO_BE_OFF | {"Succeeded", "RerunLimitReached", "Attem
 
 @dataclass(frozen=True, slots=True)
 class Power:
-    """Whether a machine should be on, and why. ``attempt`` is the one that should run, or, when off, the current one (0: none)."""
+    """Whether a machine should be on, and why.
+
+    ``attempt`` is the one that should run (a lower current one must end first), or, when off, the current one (0: none).
+    """
 
     on: bool
     attempt: int
-    """On: the attempt that should run; a lower current one must end first. Off: the current attempt, 0 if none."""
     reason: str
     """``Deleting``, ``StopRequested``, ``Suspended``, ``Requested``, ``Always``, ``FirstAttempt``, ``Rerun``, ``Running``, ``Interrupted``,
     ``Succeeded``, ``NodeLost``, ``RerunLimitReached``, ``AttemptEnded``, ``NotRequested``, ``Halted``."""
