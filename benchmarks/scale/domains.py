@@ -68,10 +68,7 @@ async def started(guests: Sequence[ManagedDomain]) -> None:
 
 
 async def measure(count: int, per_node: int, idle_seconds: float, directory: Path) -> dict[str, float]:
-    """Return how many of ``count`` guests run, and what each took: processor time, memory, and processors when idle.
-
-    ``per_node`` of them share a connection.
-    """
+    """Return how many of ``count`` guests run, and what each took (time, memory); ``per_node`` share a connection."""
     definition = directory / "node.xml"
     definition.write_text(NODE)
     async with asyncio.TaskGroup() as tasks:

@@ -81,7 +81,7 @@ def list_query(served: Served, context: RequestContext, options: queries.ListOpt
 
 
 def metadata_of(page: listing.Listing) -> Object:
-    """Return a page's ``metadata``: revision, and if there are more objects, continue token and remaining count."""
+    """Return a page's ``metadata``: revision, and any continue token and remaining count."""
     metadata: Object = {"resourceVersion": str(page.revision)}
     if page.continue_token:
         metadata["continue"] = page.continue_token

@@ -86,7 +86,7 @@ def decode_token(token: str) -> Position:
 
 
 def parse_revision(text: str) -> int:
-    """Return a resourceVersion as a number; 0 if empty. Raises BadRequest for another text."""
+    """Return a resourceVersion as a number; 0 if empty. Raises BadRequest."""
     if not text:
         return 0
     if not text.isdecimal() or not text.isascii() or len(text) > 19:
