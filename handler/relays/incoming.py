@@ -183,7 +183,7 @@ class Incoming:
     async def _led(self, node: str, connection: Connection, claimed: str) -> tuple[str, header.Header | None]:
         """Return an admitted connection's pod (uid) and Header; header None: it was refused, or its release request is finished.
 
-        ``claimed``: the migration's uid in the connection's TLS protocol. Raises TimeoutError without a line in time.
+        ``claimed``: the migration's uid in the connection's TLS protocol. Raises TimeoutError.
         """
         async with asyncio.timeout(self._limits.header_seconds):
             line = await connection.line(header.MAX_BYTES)

@@ -580,10 +580,7 @@ def _source_ends(seen: Observed, losers: list[Object]) -> float | None:
 
 
 def _handlers_turn(seen: Observed) -> timedelta:
-    """Return the time left for the target's virt-handler to write the end.
-
-    Zero if the machine's status lacks this Migration's end, or the clocks differ too much.
-    """
+    """Return the time left for the target's virt-handler to write the end; zero if the machine's status lacks it, or clocks differ."""
     record, turn = dig_vm(seen.vm, "status", "migration") or {}, timedelta(seconds=HANDLER_SECONDS)
     if record.get("uid") != uid_of(seen.migration):
         return timedelta()

@@ -181,7 +181,7 @@ class Gathering:
         return {claim: self._informers.claims.get(namespace_of(vm), claim) for claim in claims if claim}
 
     def _wanted_in_use(self, vm: Object) -> dict[str, str]:
-        """Return, by claim of a disk added to the running machine, words for users: the name of a machine that holds or reserved it."""
+        """Return, by claim of a disk added to the running machine, another machine that holds or reserved it, in words."""
         uses = disk_uses.uses({"devices": {"disks": list(hot_plug.added(vm))}})
         found = {}
         for claim, use in uses.items():
