@@ -24,13 +24,12 @@ VCPU_STATES: Final = ("offline", "running", "blocked")
 
 @dataclass(frozen=True, slots=True)
 class Guest:
-    """A guest's statistics, and its devices' names in its machine's spec, by libvirt's names."""
+    """A guest's statistics, and its devices' names in its machine's spec, by libvirt's (``vda``, a tap)."""
 
     namespace: str
     name: str
     statistics: Statistics
     devices: Mapping[str, str] = field(default_factory=dict)
-    """By libvirt's name: ``vda``, or an interface's tap."""
 
 
 @dataclass(frozen=True, slots=True)

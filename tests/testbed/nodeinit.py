@@ -37,7 +37,7 @@ def prepare(directory: pathlib.Path) -> None:
 def started() -> str:
     """Return when this process started, in clock ticks since the machine's start.
 
-    This distinguishes it from an earlier process; the number of its PID namespace, which the kernel uses again, does not.
+    This identifies it, unlike the number of its PID namespace, which the kernel uses again.
     """
     return pathlib.Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19]
 

@@ -33,11 +33,10 @@ PING: Final = "guestping"
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """A readiness or liveness probe of a guest, with defaults. ``port`` 0: without port, or invalid."""
+    """A readiness or liveness probe of a guest, with defaults. ``port`` 0: the guest agent's, or invalid, so it cannot run."""
 
     handler: str
     port: int = 0
-    """0: the guest agent's, or invalid, so that the probe cannot run."""
     path: str = "/"
     headers: tuple[tuple[str, str], ...] = ()
     initial_delay_seconds: int = 0
