@@ -119,7 +119,7 @@ class Link(Protocol):
 
 
 class Own:
-    """A Link to the console through virt-launcher's socket in the pod."""
+    """A Link through virt-launcher's socket in the pod."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader, self._writer = reader, writer

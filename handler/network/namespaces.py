@@ -26,7 +26,7 @@ def inside(namespace: int, command: Sequence[str]) -> tuple[str, ...]:
 
 
 async def run(namespace: int, command: Sequence[str]) -> bytes:
-    """Run ``command`` in the namespace (a descriptor), and return its standard output. Raises CommandFailed."""
+    """Run ``command`` in the namespace, and return its standard output. Raises CommandFailed."""
     what = " ".join(command).partition("\n")[0]
     try:
         child = await asyncio.create_subprocess_exec(

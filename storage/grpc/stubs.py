@@ -19,7 +19,7 @@ def published(module: str, version: str) -> Path:
 
 
 def message(source: str, name: str) -> str:
-    """Return the text of top-level message ``name`` in a proto file, without comments and options. Raises ValueError if missing."""
+    """Return the text of top-level message ``name`` in a proto file, without comments and options. Raises ValueError."""
     begin = source.index(f"\nmessage {name} {{") + 1
     text = source[begin : source.index("\n}\n", begin) + 3]
     text = re.sub(r"\s*//[^\n]*", "", text)
