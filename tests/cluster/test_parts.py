@@ -59,6 +59,31 @@ def test_each_node_owns_the_lease_of_its_virt_handler(kubectl: Kubectl, running:
     kubectl.api.within(LEASES).until_list("leases", have_owners, timeout=90, what="an owner of each Lease")
 
 
+REVIEW = {
+    "apiVersion": "authorization.k8s.io/v1",
+    "kind": "SubjectAccessReview",
+    "spec": {"user": "anyone", "resourceAttributes": {"verb": "get", "resource": "pods"}},
+}
+
+
+@pytest.mark.parametrize(
+    ("account", "request_", "sent"),
+    [
+        ("virt-api", ("create", "--filename=-", "--validate=false"), json.dumps(REVIEW)),
+        ("virt-controller", ("get", "lease", "virt-controller"), None),
+        ("virt-handler", ("get", "lease", "virt-handler-node1", f"--namespace={LEASES}"), None),
+    ],
+)
+def test_reviews_and_leases_have_seats_of_their_own(
+    kubectl: Kubectl, account: str, request_: tuple[str, ...], sent: str | None
+) -> None:  # fmt: skip
+    uid = kubectl.json("get", "flowschema", "kubevirt-reviews-and-leases")["metadata"]["uid"]
+
+    done = kubectl.within("kubevirt").try_run(*request_, "-v=8", f"--as=system:serviceaccount:kubevirt:{account}", stdin=sent)
+
+    assert f"x-kubernetes-pf-flowschema-uid: {uid}" in done.stderr.lower()
+
+
 def test_another_pod_reaches_the_guest_at_its_status_address(kubectl: Kubectl, running: dict[str, Any]) -> None:
     address = running["status"]["interfaces"][0]["ipAddress"]
     with console(kubectl, "parts") as guest:
