@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 from apiserver.apis.meta.lines import one_line
 from apiserver.apis.meta.objects import Object
@@ -84,10 +84,14 @@ def tolerations(vm: Object, placement: Placement) -> list[Object]:
 
 
 def tolerates_fence(vm: Object) -> bool:
-    """Return whether the machine's tolerations match the taint ``out-of-service``, so that it does not keep the machine's pods away."""
+    """Return whether the machine's tolerations match the taint ``out-of-service``, so that it does not keep the machine's pods away.
+
+    The machine may be invalid.
+    """
+    given: Any = dig_vm(vm, "spec", "tolerations")
     return any(
-        each.get("key") in (None, "", node_states.OFF_TAINT) and each.get("effect") in (None, "", "NoExecute")
-        for each in dig_vm(vm, "spec", "tolerations") or ()
+        isinstance(each, dict) and each.get("key") in (None, "", node_states.OFF_TAINT) and each.get("effect") in (None, "", "NoExecute")
+        for each in (given if isinstance(given, list) else ())
     )
 
 

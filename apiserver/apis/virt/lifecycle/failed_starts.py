@@ -105,9 +105,9 @@ def _verdict(node: Object, machines: Collection[Object], now: datetime) -> Verdi
 
 
 def _failures(vm: Mapping[str, Any]) -> Iterator[tuple[str, datetime]]:
-    ran: set[tuple[str, object]] = set()
+    ran: set[tuple[str, str]] = set()
     for each in reversed(_attempts(vm)):
-        node, spec = _started_on(each), each.get("generation")
+        node, spec = _started_on(each), str(each.get("generation"))
         if each.get("runningTime"):
             ran.add((node, spec))
         elif (
