@@ -214,7 +214,10 @@ def rates(kubectl: Kubectl, pod: str, port: int, rounds: int, seconds: float) ->
 
 
 def costs(kubectl: Kubectl, node: str, seconds: float) -> dict[str, dict[str, float]]:
-    """Return each server's processor seconds per GiB that kubectl virt port-forward moves, by direction."""
+    """Return, by direction (``down``, ``up``) and then by server, the processor seconds per GiB that kubectl virt port-forward moves.
+
+    ``pod_peer.serving`` must run.
+    """
     found, servers = {}, pod_peer.servers(kubectl, node)
     for direction in ("down", "up"):
         with port_of_guest(kubectl, LINUX, str(pod_peer.PORT)) as local:

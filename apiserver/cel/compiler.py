@@ -44,7 +44,7 @@ def compile_expression(environment: Environment, text: str) -> Program:
 
 
 class Compiler:
-    """Compiles one expression's nodes (:class:`Nodes`)."""
+    """The compiler of one expression; implements :class:`Nodes`."""
 
     def __init__(self, environment: Environment, source: Source) -> None:
         self.slots = 0

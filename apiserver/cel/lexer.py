@@ -10,7 +10,10 @@ from apiserver.cel.values import INT_MAX, UINT_MAX, CompileError, UInt, Value
 
 
 class Token(NamedTuple):
-    """A token at character ``at``. ``kind`` is ``ident``, ``literal`` (with a ``value``), ``end``, or the sign itself."""
+    """A token at character ``at``.
+
+    ``kind``: ``ident`` (also ``true``), ``literal`` (number or string, with a ``value``), ``end``, or the sign.
+    """
 
     kind: str
     text: str

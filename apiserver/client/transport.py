@@ -14,7 +14,7 @@ class TransportError(Exception):
 
 
 class ExchangeFailed(Exception):
-    """The response is missing or incomplete."""
+    """A request got no usable response; the base class of such errors. A timeout raises TimeoutError instead."""
 
 
 class Unreachable(ExchangeFailed):

@@ -48,7 +48,7 @@ class Groups:
     def of(cls, count: int, guests: int) -> Groups:
         """Divide ``count`` nodes with ``guests`` machines each into halls of some ``HALL_GUESTS`` guests and the rack.
 
-        The rack is a tenth of the nodes, at most ``RACK_NODES`` or as many as a hall.
+        The rack is a tenth of the nodes, at least one, at most ``RACK_NODES`` or as many as a hall.
         """
         every = tuple(f"node-{number:05}" for number in range(count))
         hall = max(2, HALL_GUESTS // guests)

@@ -39,7 +39,7 @@ class Ended:
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """A machine's evacuations, across all its pods: failures since its guest last moved, and when it moved (None: not known)."""
+    """A machine's evacuations of the last hour, across all its pods: failures since one moved its guest, and its time (None: not known)."""
 
     in_vain: tuple[Ended, ...] = ()
     """Oldest first."""

@@ -51,7 +51,7 @@ def may_seal(watch: Watch, times: Times) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Nothing:
-    """The guardian renews its Lease, or only time is missing."""
+    """Nothing to do now: the Lease changed recently, its promise is withdrawn, or its voters are not fresh long enough."""
 
 
 @dataclass(frozen=True, slots=True)

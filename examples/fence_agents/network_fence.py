@@ -160,7 +160,10 @@ def _create(cluster: Cluster, name: str, node: str, spec: dict[str, Any]) -> Non
 
 
 def _is_fenced(cluster: Cluster, name: str, entry: dict[str, Any]) -> bool:
-    """Return whether csi-addons reports success for this fence. Raises ValueError if it failed, was edited, or differs from ``entry``."""
+    """Return whether csi-addons reports success for this fence.
+
+    Raises ValueError if it failed, was edited, or differs from ``entry``; HTTPError if it is absent; errors of ``Cluster.ask``.
+    """
     found = cluster.ask(f"{FENCES}/{name}")
     metadata, spec, status = found["metadata"], found["spec"], found.get("status") or {}
     # The status does not name the generation to which it belongs.

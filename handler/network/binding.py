@@ -27,7 +27,8 @@ class Unsupported(Exception):
 class Interface:
     """A set-up interface of the guest; ``is_own``: not on a further or a third-party plugin's network.
 
-    ``lease``, ``lease6`` and ``ipv4`` are for virt-launcher's DHCP and router advertisements.
+    virt-launcher serves ``lease`` by DHCP; without it, on the pod's own tap, masquerade's fixed address if ``ipv4``. ``lease6`` is for
+    DHCPv6 and router advertisements.
     """
 
     name: str

@@ -130,7 +130,10 @@ class NodeDisk:
                 mounts.mount_device(device, mounts.Place(target.pidfd, place))
 
     def unmount(self, image: Image, target: Launcher) -> None:
-        """Unmount the image's file system in a pod, if mounted. Raises OSError: EBUSY while a process of the pod uses it."""
+        """Unmount the image's file system in a pod, if mounted.
+
+        Raises OSError: EBUSY while a process of the pod uses it, FileNotFoundError without the image.
+        """
         if self.directory is None:
             return
         file = os.open(self.directory / image.file, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)

@@ -82,9 +82,9 @@ class ManagedDomain:
 
         ``console`` and ``ports`` create the consoles, with a callback for changes of the number of viewers. ``qemu_log`` returns the file
         with QEMU's output by the domain's name. ``serve_addresses`` answers DHCP on exactly the machine's interfaces. ``measure`` returns
-        disks' free space, ``memory`` the pod's; ``lacked_memory`` returns whether the kernel killed a process for lack of it. ``images``
-        are the places of images of the guest's memory. ``console_pipe`` makes the pipe for the container that logs the console; it and
-        ``serve_addresses`` may raise OSError. ``gets_devices``: virt-handler can give block devices to this pod.
+        disks' free space, ``memory`` the pod's available memory; ``lacked_memory`` returns whether the kernel killed a process for lack of
+        memory. ``images`` are the places of images of the guest's memory. ``console_pipe`` makes the pipe for the container that logs the
+        console; it and ``serve_addresses`` may raise OSError. ``gets_devices``: virt-handler can give block devices to this pod.
         """
         self._hypervisor = hypervisor
         self._make_console_pipe = console_pipe

@@ -90,7 +90,7 @@ class StatusError(Exception):
 
 
 class BadRequest(StatusError):
-    """The request is malformed."""
+    """The request is malformed, or asks for what is not available now, such as a stopped machine's console."""
 
     code = 400
     reason = "BadRequest"
@@ -195,7 +195,7 @@ class ServerTimeout(StatusError):
 
 
 class InternalError(StatusError):
-    """A bug in the server or a backend."""
+    """The server failed: a bug, or what it needs is broken or does not answer, such as a webhook or kube-apiserver."""
 
     code = 500
     reason = "InternalError"

@@ -13,7 +13,7 @@ MASTERS: Final = "system:masters"
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """``user.Info`` from an authenticator; usable as a key of caches."""
+    """``user.Info``: a request's user, also an impersonated one; usable as a key of caches."""
 
     name: str
     groups: tuple[str, ...] = ()

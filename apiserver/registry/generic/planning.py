@@ -111,9 +111,9 @@ class Planner:
         return metadata.tidy(obj)
 
     def receive(self, wanted: Object, old: Object, options: WriteOptions, part: Part) -> list[FieldError]:
-        """Validate and default ``wanted``, which replaces ``old``, in place; return errors for unknown fields with ``Strict``.
+        """Check ``wanted``, which replaces ``old``, against the schema and set defaults, in place; return errors for :meth:`update`.
 
-        Raises BadRequest if ``wanted`` has another kind, namespace or name; Invalid.
+        These are for unknown fields with ``Strict``. Raises BadRequest for another apiVersion, kind, namespace or name; Invalid.
         """
         before = old["metadata"]
         metadata.match_request(wanted, self._resource, before.get("namespace", ""), before["name"])

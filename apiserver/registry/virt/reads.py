@@ -1,4 +1,4 @@
-"""Subresources answered by virt-handler on the machine's node, at the path of ``apis.virt.noderead``, and validated."""
+"""Subresources answered by virt-handler on the machine's node, at the path of ``apis.virt.places.noderead``, and validated."""
 
 from __future__ import annotations
 

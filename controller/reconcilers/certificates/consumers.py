@@ -32,7 +32,10 @@ class Consumer(Protocol):
         """Return the fingerprint of the bundle that the object uses now, empty if none; None: no such object, so inject nothing."""
 
     async def inject(self, bundle: bytes) -> None:
-        """Write the bundle (PEM) into the object. Raises StatusError, TransportError."""
+        """Give the object the bundle (PEM), or its fingerprint to restart pods that read the bundle elsewhere.
+
+        Raises StatusError, TransportError.
+        """
 
 
 @dataclass(frozen=True, slots=True)

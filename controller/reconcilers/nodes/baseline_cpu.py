@@ -151,7 +151,7 @@ def _label(node: Object, key: str) -> str | None:
 
 
 def _fits(node: Object, term: Mapping[str, Any]) -> bool:
-    """Return whether the node matches a term of a node selector. An empty term matches no node."""
+    """Return whether a trimmed Node matches a term of a node selector. An empty term matches no node."""
     expressions, fields = term.get("matchExpressions") or (), term.get("matchFields") or ()
     return bool(expressions or fields) and (
         all(_holds(_label(node, each["key"]), each["operator"], each.get("values") or ()) for each in expressions)

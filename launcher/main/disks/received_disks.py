@@ -20,7 +20,7 @@ RECEIVE_SECONDS: Final = 60.0
 
 
 class _Refused(Exception):
-    """The disks are not taken; the message says why."""
+    """A disk is not taken, nor those after it; the message says why."""
 
 
 class ReceivedDisks:

@@ -30,10 +30,9 @@ def save(image: Path, names: Sequence[str]) -> None:
 
 
 def restore(image: Path, names: Sequence[str]) -> None:
-    """Replace the disks that this pod made by the copies next to the image. Raises OSError.
+    """Replace the disks ``names`` that this pod made by the copies next to the image; after an error, some may be replaced.
 
-    Raises:
-        ImageUnusable: the copies are missing, or were changed.
+    Raises OSError, also without the file of copies; ImageUnusable if the copies were changed, or are not exactly these disks.
     """
     if not names:
         return

@@ -24,7 +24,7 @@ OTHER = {"key": "other", "effect": "NoExecute"}
 
 
 class Marked(Cluster):
-    """A cluster with node2, where starts failed."""
+    """A cluster in which starts failed on node2 (:func:`marking`): the node's taints, condition and writes."""
 
     def taints(self) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = (self.api.get(NODES, "", "node2").get("spec") or {}).get("taints") or []

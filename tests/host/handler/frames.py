@@ -36,7 +36,7 @@ def arp(operation: int, sender_mac: str, sender: str, target: str, target_mac: s
 def udp(
     source: str, destination: str, payload: bytes, ports: tuple[int, int] = (4000, 4001), *, offset: int = 0, checksum_is: int = 0
 ) -> bytes:
-    """Return an IPv4 packet with a UDP datagram; ``offset`` above 0 makes it a later fragment; ``checksum_is`` 0: none."""
+    """Return an IPv4 packet with a UDP datagram; with ``offset`` (bytes, a multiple of 8), a later fragment. ``checksum_is`` 0: none."""
     datagram = struct.pack("!HHHH", *ports, 8 + len(payload), checksum_is) + payload
     return ipv4(source, destination, UDP, datagram, offset=offset)
 

@@ -96,7 +96,7 @@ def reference_of(disk: Mapping[str, Any]) -> str:
 
 
 def directory_of(disk: Mapping[str, Any]) -> str:
-    """Return the directory in the guest's pod below which a hot-plugged disk's mount is; the mount has the disk's name."""
+    """Return the directory in the guest's pod below which a hot-plugged claim or image is mounted, under its disk's name."""
     return layout.IMAGES_DIRECTORY if disk.get("type") == disks.IMAGE else layout.DISKS_DIRECTORY
 
 

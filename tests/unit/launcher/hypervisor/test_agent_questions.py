@@ -23,7 +23,10 @@ def an_error(code: int, domain: int = libvirt.VIR_FROM_QEMU, text: str = "no") -
 
 
 class Agent:
-    """libvirt's test driver lacks an agent: this one answers with a text, an error, or a function's result."""
+    """libvirt's test driver lacks an agent: this one answers ``answer``: a text, an error, or a function's result.
+
+    The function gets no argument.
+    """
 
     answer: Any = None
 

@@ -74,9 +74,9 @@ def data(signer: Pair | None, *trusted: Pair, staged: Pair | None = None) -> Dat
 def seen(
     authority: Data | None, *, by: Pair = GOOD, trusting: bytes | None = None, injected: str | None = None, since: str = ""
 ) -> Observed:
-    """Return the plan's input: ``by`` signed the leaf and, by default, all consumers trust the authority's bundle.
+    """Return the plan's input: ``by`` signed the leaf; leaf and API trust ``trusting`` (default: the authority's bundle).
 
-    ``trusting``: the leaf's bundle; ``injected``: the fingerprint of the API's; ``since``: when all began to trust.
+    ``injected``: another fingerprint for the API. ``since``: when all began to trust; empty: not yet.
     """
     carried = (authority or {}).get(BUNDLE, b"") if trusting is None else trusting
     leaf = {CERTIFICATE: LEAVES[by.certificate].certificate, KEY: LEAVES[by.certificate].key, BUNDLE: carried}
