@@ -39,7 +39,7 @@ async def within(seconds: float, work: Coroutine[Any, Any, T]) -> T:
     task = asyncio.ensure_future(work)  # noqa: TID251  # it is awaited below
     try:
         await promptly(task.done, seconds)
-    except BaseException:
+    except BaseException:  # its work must end
         task.cancel()
         await asyncio.wait([task])
         raise

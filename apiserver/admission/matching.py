@@ -120,7 +120,7 @@ async def matches(matching: Matching, attributes: Attributes, namespaces: Namesp
 
 
 async def selects(matching: Matching, attributes: Attributes, namespaces: Namespaces) -> bool:
-    """Return whether both selectors match: the namespace's labels (or there is no namespace), and the object, new or old.
+    """Return whether both selectors match: one the namespace's labels, if there is a namespace, the other the new or the old object.
 
     If one cannot be evaluated, and the other matches, raises NotFound (the namespace) or InternalError.
     """

@@ -149,10 +149,10 @@ def _namespace(kubectl: Kubectl, name: str) -> Iterator[Kubectl]:
 def _end(api: Api) -> None:
     """Delete a namespace's objects, with 1 s of grace, and wait for their end; then begin to delete the namespace, which is slow."""
     if api.find("apiservices", f"{names.VERSION}.{names.GROUP}") is not None:
-        with contextlib.suppress(errors.NotFound):
+        with contextlib.suppress(errors.NotFound):  # an earlier release has no sets
             api.delete_all("virtualmachinereplicasets", timeout=60)
         for machine in api.list("virtualmachines"):
-            with contextlib.suppress(errors.NotFound):
+            with contextlib.suppress(errors.NotFound):  # it may be gone
                 api.patch("virtualmachines", name_of(machine), {"spec": {"terminationGracePeriodSeconds": 0}})
         api.delete_all("migrations", "virtualmachines", timeout=150)
     api.delete_all("replicasets", timeout=60)

@@ -59,7 +59,7 @@ class Kubectl:
         deadline = time.monotonic() + STALE_SECONDS
         while _UNKNOWN.search(done.stderr) and self._are_served() and time.monotonic() < deadline:
             print(f"[discovery is stale: kubectl {' '.join(arguments)}]")
-            time.sleep(2)
+            time.sleep(2)  # of up to a minute
             done = self._run(*arguments, stdin=stdin, timeout=timeout)
         return done
 

@@ -74,7 +74,7 @@ def measured_at(kubectl: Kubectl, least: int) -> datetime | None:
     status = kubectl.api.get("vm", VM)["status"]
     try:
         pods = kubectl.api.request("GET", f"/api/v1/nodes/{status['nodeName']}/proxy/stats/summary")["pods"]
-    except errors.StatusError:
+    except errors.StatusError:  # a busy kubelet
         return None
     volumes = next((each.get("volume", ()) for each in pods if each["podRef"]["name"] == status["podName"]), ())
     found: dict[str, Any] = next((each for each in volumes if each["name"] == layout.OVERLAYS_VOLUME), {})

@@ -180,7 +180,7 @@ def test_several_connections_carry_a_guest(kubectl: Kubectl) -> None:
         machine["metadata"]["labels"] = {"policy": "parallel"}
         running(kubectl, machine)
         with console(kubectl, "parallel") as guest:
-            guest.expect("GUEST-READY", timeout=120)
+            guest.expect("GUEST-READY", timeout=120)  # a booting guest's QEMU grows
         made = kubectl.api.create(migration("parallel"))["metadata"]["name"]
         assert final_phase(kubectl, made) == "Succeeded"
 

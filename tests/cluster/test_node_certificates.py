@@ -132,7 +132,7 @@ def test_revoked_node_loses_its_streams_and_its_guests_run_on(system: Kubectl, k
         assert "revoked" in refused
         assert kubectl.api.get("vm", "lost")["status"]["phase"] == "Running"
         made = kubectl.api.create(migration("lost"))["metadata"]["name"]
-        time.sleep(30)
+        time.sleep(30)  # longer than this guest's migration
         assert (kubectl.api.get("migrations", made).get("status") or {}).get("phase") != "Succeeded"
         assert kubectl.api.get("vm", "lost")["status"]["nodeName"] == node
         kubectl.api.delete("migrations", made)

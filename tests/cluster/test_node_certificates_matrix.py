@@ -31,7 +31,7 @@ def all_present_another_certificate(system: Kubectl, old: str) -> bool:
         with forwarded(system, f"pod/{pod['metadata']['name']}", 8443) as port:
             try:
                 presented = ssl.get_server_certificate(("127.0.0.1", port), timeout=10)
-            except OSError:
+            except OSError:  # the caller tries again
                 return False
         if presented.strip() not in wanted:
             return False

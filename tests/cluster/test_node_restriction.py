@@ -67,7 +67,7 @@ def refusal(thief: Kubectl, owner: Kubectl, kind: str, name: str, changes: Json,
         body = {**obj, "metadata": kept, "status": {**(obj.get("status") or {}), **changes}}
         try:
             thief.api.request("PUT", path, body=body, headers=headers)
-        except errors.Conflict:
+        except errors.Conflict:  # virt-handler writes, too
             continue
         except errors.StatusError as error:
             return str(error)

@@ -93,7 +93,7 @@ def test_image_pull_failure_is_awaited_and_a_fixed_one_runs(kubectl: Kubectl, te
     kubectl.api.create(manifest)
     eventually(lambda: word(kubectl, "far-away") in {"ErrImagePull", "ImagePullBackOff"}, timeout=60, what="the table says that it waits")
 
-    time.sleep(2 * manifest["spec"]["rerun"]["startTimeoutSeconds"])
+    time.sleep(2 * manifest["spec"]["rerun"]["startTimeoutSeconds"])  # longer than the start timeout
 
     assert word(kubectl, "far-away") in {"ErrImagePull", "ImagePullBackOff"}
     assert len(attempts(kubectl.api.get("vm", "far-away"))) <= 1

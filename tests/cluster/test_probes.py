@@ -71,7 +71,7 @@ def test_a_guest_that_is_not_alive_is_started_again(kubectl: Kubectl) -> None:
     time.sleep(4 * PERIOD_SECONDS)
     kubectl.api.verb("alive", "pause")
     kubectl.api.until("vm", "alive", is_true("Paused"), timeout=60, what="vm alive is Paused")
-    time.sleep(6 * PERIOD_SECONDS)
+    time.sleep(6 * PERIOD_SECONDS)  # probes are off: twice the failure time
     kubectl.api.verb("alive", "unpause")
     kubectl.api.ready("vm", "alive", timeout=120)
     assert kubectl.api.get("vm", "alive")["status"]["attempts"][0].get("result") is None

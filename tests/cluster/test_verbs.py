@@ -87,7 +87,7 @@ def test_soft_reboot_presses_the_power_button_poweroff_does_not(machine: Kubectl
         guest.expect(READY)
         machine("virt", "poweroff", VM, "--wait", "--timeout", "60s")
         with pytest.raises(AssertionError, match="console did not show"):
-            guest.expect("POWER-BUTTON", timeout=20)
+            guest.expect("POWER-BUTTON", timeout=20)  # the console ends with the guest
         assert guest.process.wait(timeout=60) == 0
     vm = machine.api.get("vm", VM)
     assert (vm["status"]["phase"], len(vm["status"]["attempts"])) == ("Stopped", 1)

@@ -80,7 +80,7 @@ async def test_silent_connections_do_not_take_memory() -> None:
         port = int(a.address.rpartition(":")[2])
         opened = [await asyncio.open_connection("127.0.0.1", port) for _ in range(attesting.MAX_PER_HOST + 20)]
         try:
-            async with asyncio.timeout(2):
+            async with asyncio.timeout(2):  # before the limit for the handshake
                 for reader, _ in opened[attesting.MAX_PER_HOST :]:
                     assert await _is_closed(reader)
             assert not opened[0][0].at_eof()

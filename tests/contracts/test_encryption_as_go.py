@@ -11,7 +11,7 @@ from storage.encryption.configuration import Misconfigured, Rules, parse
 from tests.encryption.program import EncryptionError, Kubernetes
 from tests.unit.storage.encryption.test_configuration import BAD
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]  # the first build takes minutes
 
 KEY_IN_ETCD = "/registry/kubevirt.io/virtualmachines/default/a"
 CHOICE = random.Random(4)

@@ -68,7 +68,7 @@ def private_libvirtd() -> Iterator[Daemon]:
         yield daemon
     finally:
         for path in (run / "libvirt/qemu/run").glob("*_*.pid"):
-            with suppress(FileNotFoundError, ValueError, ProcessLookupError):
+            with suppress(FileNotFoundError, ValueError, ProcessLookupError):  # the domain is ending
                 os.kill(int(path.read_text()), signal.SIGKILL)
         process.terminate()
         process.wait()
@@ -250,7 +250,7 @@ async def test_reset_keeps_the_processor_state_and_is_no_reboot(hypervisor: Hype
     for call, state in ((hypervisor.suspend, State.PAUSED), (hypervisor.resume, State.RUNNING)):
         await call(NAME)
         await hypervisor.reset(NAME)
-        await asyncio.sleep(0.3)
+        await asyncio.sleep(0.3)  # the event comes later
         domain = await hypervisor.observe(NAME)
         assert domain is not None
         assert (domain.state, domain.reboots) == (state, 0)

@@ -96,7 +96,7 @@ async def test_sto_09_one_dead_endpoint_is_harmless_two_hang_nothing(tmp_path: P
                     try:
                         await store.commit([], [Put("a", member.name.encode())])
                         break
-                    except Unavailable:
+                    except Unavailable:  # during an election
                         continue
             assert await store.revision() > 0
             await asyncio.to_thread(member.start)

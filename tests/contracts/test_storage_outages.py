@@ -154,7 +154,7 @@ async def test_9_the_first_call_after_a_restart_works(durable: EtcdServer) -> No
             with pytest.raises(Unavailable):
                 await store.get("a")
         await asyncio.to_thread(durable.start)
-        await asyncio.sleep(0.7)
+        await asyncio.sleep(0.7)  # the longest pause between two attempts
         entry = await store.get("a")
         assert entry is not None
         assert entry.value == b"1"

@@ -115,7 +115,7 @@ class Guests:
                 screen.type(SERVE)
                 screen.type(COUNT % (number, SECTORS))
                 screen.expect(r"tick \d+\r?\n", timeout=CONSOLE_SECONDS)
-        except (AssertionError, OSError, subprocess.TimeoutExpired):
+        except (AssertionError, OSError, subprocess.TimeoutExpired):  # not at its prompt yet, or unreachable
             return
 
     def _known_as(self, guest: str) -> str:

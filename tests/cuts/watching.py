@@ -94,7 +94,7 @@ def _pod_uid(cgroup: str) -> str:
 def _processors(directory: Path) -> float:
     total = 0
     for thread in (directory / "task").iterdir():
-        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # threads end while QEMU continues
             if (thread / "comm").read_text().startswith("CPU "):
                 total += int((thread / "schedstat").read_text().split()[0])
     return total / 1e9

@@ -47,5 +47,5 @@ def available(meminfo: str, cgroup: tuple[str, str] | None) -> int:
 def _cgroup() -> tuple[str, str] | None:
     try:
         return (_CGROUP / "memory.max").read_text().strip(), (_CGROUP / "memory.current").read_text().strip()
-    except OSError:
+    except OSError:  # the root cgroup has none
         return None

@@ -57,7 +57,7 @@ _SERVERS_OWN: Final = frozenset({403, 406, 415})
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where a webhook's requests go."""
+    """The address to which a webhook's requests go."""
 
     url: str
     host: str

@@ -189,7 +189,7 @@ async def test_sto_06_kms_takes_over_rotates_and_fails_harmlessly(
         made = await api.make(widget("w1"))
         provider = f"{{kms: {{apiVersion: v2, name: one, endpoint: 'unix://{tmp_path}/kms.sock'}}}}"
         file.write_text(file.read_text().replace("providers: [", f"providers: [{provider}, "))
-        await asyncio.sleep(0.2)
+        await asyncio.sleep(0.2)  # without the service nothing changes
         await api.make(widget("w2"))
         assert (await entry_of(etcd, "w2")).value.startswith(b"k8s:enc:aesgcm:v1:old:")
         async with kms.serving(tmp_path / "kms.sock"):

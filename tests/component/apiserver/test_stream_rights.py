@@ -140,7 +140,7 @@ async def spoken(socket: aiohttp.ClientWebSocketResponse) -> None:
 
 
 async def closed(socket: aiohttp.ClientWebSocketResponse) -> tuple[Any, Any]:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(20):  # less than half a minute, a regular review's time
         message = await socket.receive()
     assert message.type is aiohttp.WSMsgType.CLOSE, message
     return message.data, message.extra

@@ -66,7 +66,7 @@ class Server:
         try:
             yield Origin("127.0.0.1", self.port, self.tls)
         finally:
-            await asyncio.sleep(0.02)
+            await asyncio.sleep(0.02)  # asyncio loses a connection in accepting
             server.close()
             for each in self.peers:
                 each.abort()

@@ -202,7 +202,7 @@ async def test_an_early_answer_is_the_answer() -> None:
 async def test_a_server_that_is_silent_is_given_up() -> None:
     async with world(answering(OK, b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nok", then=silent), silent) as (_, origin, connections):
         await ask(connections, origin, total_seconds=1)
-        await asyncio.sleep(1.1)
+        await asyncio.sleep(1.1)  # past a finished exchange's deadline
         with await send(connections, origin, idle_seconds=0.5) as response:
             assert await anext(response) == b"ok"
             with pytest.raises(TimeoutError, match=r"nothing came for 0\.5 s"):

@@ -82,7 +82,7 @@ async def test_nothing_is_written_while_only_the_kubelet_is_silent(api: FakeAPI,
         await node.running()
         before = len(node.status_writes())
         await node.kubelet("Unknown")
-        await asyncio.sleep(HOLDS * 2.2)
+        await asyncio.sleep(HOLDS * 2.2)  # two looks
         assert node.phase() == "Running"
         assert len(node.status_writes()) == before
         assert "NodeUnreachable" not in node.events()

@@ -22,7 +22,7 @@ LOOPS = [asyncio.new_event_loop, uvloop.new_event_loop]
 def open_files() -> list[str]:
     found = []
     for each in Path("/proc/self/fd").iterdir():
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError):  # the directory itself
             found.append(str(each.readlink()))
     return found
 

@@ -148,7 +148,7 @@ async def test_stalled_target_blocks_the_source_in_bounded_memory(scene: Scene) 
         sent, chunk = 0, os.urandom(MIB)
         with contextlib.suppress(TimeoutError):
             while sent < 512 * MIB:
-                async with asyncio.timeout(1):
+                async with asyncio.timeout(1):  # no byte is read for this long
                     await loop.sock_sendall(pod, chunk[: 64 << 10])
                 sent += 64 << 10
         assert sent < 64 * MIB
@@ -261,7 +261,7 @@ async def led(
         for each in (pod, handed_over):
             each.settimeout(0)
         waiting.append(leading.create_task(end.lead(handed_over)))
-    await asyncio.sleep(0)
+    await asyncio.sleep(0)  # both have begun
     return pods, waiting
 
 

@@ -219,7 +219,7 @@ async def test_process_without_connections_ends(scene: Scene) -> None:
 async def test_client_without_a_whole_first_record_is_closed(scene: Scene, said: bytes) -> None:
     reader, writer = await asyncio.open_connection("127.0.0.1", scene.incoming.port)
     writer.write(said)
-    async with asyncio.timeout(8):
+    async with asyncio.timeout(8):  # less than the default
         with contextlib.suppress(ConnectionError):
             await reader.read()
     writer.close()
@@ -440,7 +440,7 @@ async def test_unidentified_clients_have_few_places(scene: Scene) -> None:
 @pytest.mark.parametrize("scene", [Limits(handshake_seconds=0.1)], indirect=True)
 async def test_slow_handshake_is_closed(scene: Scene) -> None:
     reader, writer = await asyncio.open_connection("127.0.0.1", scene.incoming.port)
-    async with asyncio.timeout(8):
+    async with asyncio.timeout(8):  # less than the default
         with contextlib.suppress(ConnectionError):
             assert await reader.read() == b""
     writer.close()
@@ -452,7 +452,7 @@ async def test_connection_without_a_timely_header_is_closed(scene: Scene) -> Non
     scene.expect()
     reader, writer = await scene.connect()
     writer.write(b"kubevirt-relay/1 ")
-    async with asyncio.timeout(8):
+    async with asyncio.timeout(8):  # less than the default
         assert await reader.read() == b""
     writer.close()
     await eventually(lambda: not scene.incoming._all)

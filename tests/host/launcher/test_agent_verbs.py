@@ -108,7 +108,7 @@ def test_file_systems_freeze_and_thaw(pod: Launcher) -> None:
 
         assert operate(client, 5, "Freeze", thaw_seconds=300) == "succeeded"
         write(viewer, "three")
-        with suppress(EOFError):
+        with suppress(EOFError):  # the pod may end before it answers
             client.ask(messages.Shutdown(10))
         viewer.expect("shutdown -h -P +0")
     assert pod.wait() == 0

@@ -25,7 +25,7 @@ def give_disk(launcher: Launcher) -> Object:
     place.parent.mkdir(parents=True)
     try:
         os.link(cloud.disk(), place)
-    except OSError:
+    except OSError:  # in another file system
         shutil.copyfile(cloud.disk(), place)
     subprocess.run(["chmod", "-R", "a+rX", launcher.images], check=True)
     return {"name": "root", "type": "Image", "source": {"reference": "x", "path": cloud.INSIDE}}

@@ -31,7 +31,7 @@ def test_guest_boots_in_seconds_and_the_launcher_stays_small(start: Start, capsy
         assert status.started
         assert status.domain is not None
         assert (status.domain.name, status.domain.state, status.domain.type) == ("default_testvm", "running", "qemu")
-        time.sleep(1)
+        time.sleep(1)  # after the work of the start
         pids = {"launcher": pod.process.pid, "libvirtd": pod.libvirtd(), "qemu": pod.qemu()[0]}
         figures = {name: processes.resident_kib(pid) / 1024 for name, pid in pids.items()}
         with capsys.disabled():

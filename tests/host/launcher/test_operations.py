@@ -52,7 +52,7 @@ def test_a_guest_is_reset_once_for_each_id_and_counts_from_zero(start: Start) ->
         assert boot_of(viewer)[0] != second
         assert client.status.operations == (messages.OperationStatus("a", 1, "succeeded"), messages.OperationStatus("b", 2, "succeeded"))
         assert client.status.reboots == 0
-        time.sleep(TOGETHER_SECONDS)
+        time.sleep(TOGETHER_SECONDS)  # until then events count as the reset's own
         viewer.type("reboot\n")
         client.until(lambda status: status.reboots == 1)
         assert len(pod.qemu()) == 1
@@ -93,7 +93,7 @@ def test_reset_without_libvirtd_is_done_once_it_is_back(start: Start) -> None:
             assert boot_of(viewer)[0] != first
         client.call(messages.Operate("a", 1, "Reset"))
         boot = boot_of(viewer)[0]
-        time.sleep(1)
+        time.sleep(1)  # no event reports that nothing happens
         assert boot_of(viewer)[0] == boot
 
 

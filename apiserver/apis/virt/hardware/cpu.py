@@ -54,7 +54,7 @@ def grows(domain: Domain, other: Domain) -> bool:
 
 
 def highest_apic_id(domain: Domain) -> int:
-    """Return the highest APIC id after hot-plug; ids are skipped if cores or threads are no power of two (Intel SDM, 10.9.1)."""
+    """Return the highest APIC id after hot-plug; if cores or threads are not a power of two, ids are skipped (Intel SDM, 10.9.1)."""
     each = counts(domain)
     threads, cores = (max(each[name] - 1, 0).bit_length() for name in ("threads", "cores"))
     return ((max_sockets(domain) - 1 << cores) + each["cores"] - 1 << threads) + each["threads"] - 1

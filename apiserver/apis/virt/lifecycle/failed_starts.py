@@ -37,9 +37,9 @@ class Verdict:
     until: datetime
     """End of the pause, and start of the trial."""
     machines: int
-    """That failed to start there and ran elsewhere, since the last success."""
+    """Number of machines that failed to start there and ran elsewhere, since the last success."""
     namespaces: int
-    """Of these machines; a user may have only one."""
+    """Number of these machines' namespaces; a user may have only one."""
 
     def is_on_trial(self, now: datetime) -> bool:
         """Return whether the pause is over, so that one start at a time may go to the node."""
@@ -65,7 +65,7 @@ def nodes_of_failures(vm: Mapping[str, Any], now: datetime | None = None) -> lis
 
 
 def tried_nodes(vm: Mapping[str, Any]) -> list[str]:
-    """Return the nodes where attempts in ``status.attempts`` started, or to which migrations moved them."""
+    """Return the nodes of ``status.attempts``: where attempts started, and where migrations moved them."""
     return sorted({node for each in _attempts(vm) for node in (_started_on(each), str(each.get("nodeName") or "")) if node})
 
 
@@ -127,7 +127,7 @@ def _successes(node: str, machines: Iterable[Mapping[str, Any]]) -> Iterator[dat
 
 
 def _started_on(attempt: Mapping[str, Any]) -> str:
-    """Return the node of the start: a migration changes ``nodeName``, and a migration is no start."""
+    """Return the node where the attempt started. A migration changes only ``nodeName``."""
     return str(attempt.get("startNodeName") or attempt.get("nodeName") or "")
 
 

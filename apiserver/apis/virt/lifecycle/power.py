@@ -88,7 +88,7 @@ OFF_REASONS: Final = ASKED_TO_BE_OFF | {"Succeeded", "RerunLimitReached", "Attem
 
 @dataclass(frozen=True, slots=True)
 class Power:
-    """Whether a machine should be on, and why.
+    """The decision whether a machine should be on, and its reason.
 
     ``attempt`` is the one that should run (a lower current one must end first), or, when off, the current one (0: none).
     """
@@ -104,7 +104,7 @@ class Power:
 
 
 def decide(vm: Mapping[str, Any]) -> Power:
-    """Return, as ``Power``, whether this VirtualMachine should be on, in which attempt, and why, regardless of back-off."""
+    """Decide whether this VirtualMachine should be on, in which attempt, and why, regardless of back-off."""
     status = vm.get("status") or {}
     attempts: Sequence[Mapping[str, Any]] = status.get("attempts") or []
     current = _current(status, attempts)

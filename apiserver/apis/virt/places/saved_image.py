@@ -20,7 +20,7 @@ class Image:
     id: str
     """The operation's id, also the file's name."""
     digest: str
-    """Of libvirt's header, the domain's XML and the copied disks."""
+    """It covers libvirt's header, the domain's XML and the copied disks."""
     size_bytes: int
     machine: str = ""
     """QEMU's machine type, which a resume needs; empty: unknown."""

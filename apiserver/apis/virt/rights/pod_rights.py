@@ -160,7 +160,7 @@ def _is_partial(mount: Object) -> bool:
 
 
 def strange_addresses(pod: Object | None, uid: str, addresses: Collection[str]) -> list[str]:
-    """Return why a Migration may not contain these target addresses, to which the source's pod forwards; empty if it may.
+    """Return why a Migration may not contain these target addresses; empty if it may. The source's pod forwards to them.
 
     ``pod`` is the current target, ``uid`` the one in the status.
     """

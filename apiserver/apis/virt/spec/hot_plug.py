@@ -278,7 +278,7 @@ def live(vm: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def with_disks(runs: Domain, desired: Domain, changed: Collection[str]) -> Object:
-    """Return a copy of ``runs`` in which disks of these names come, go or change their medium as in ``desired``, in its order."""
+    """Return a copy of ``runs`` that adds, removes or gives a medium to the ``changed`` disks as in ``desired``, in its order."""
     there, wanted = _written(runs), _written(desired)
     found = [_taken(there.get(name), disk, is_changed=name in changed) for name, disk in wanted.items() if name in there or name in changed]
     found += [disk for name, disk in there.items() if name not in wanted and name not in changed]

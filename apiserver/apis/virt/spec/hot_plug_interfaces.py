@@ -74,7 +74,7 @@ def kept(vm: Mapping[str, Any]) -> tuple[Object, ...]:
 
 
 def coming(vm: Mapping[str, Any]) -> tuple[Object, ...]:
-    """Return the :func:`added` cards for which there is room, and with which no card conflicts. The pod may lack their networks."""
+    """Return the :func:`added` cards that fit and conflict with no other card. The pod may lack their networks."""
     there, found = interfaces.defaulted(running.domains_of(vm)[1]), list[Object]()
     for each in added(vm):
         others = [*there, *found]

@@ -100,7 +100,7 @@ async def test_a_call_that_fails_after_everybody_left_is_no_complaint() -> None:
     answers.set()
     while not ended("pod-1"):
         await asyncio.sleep(0.01)
-    await asyncio.sleep(0)
+    await asyncio.sleep(0)  # its outcome is delivered
     gc.collect()
     assert complaints == []
 

@@ -52,7 +52,7 @@ async def test_late_cancellation_does_not_reach_the_next_request() -> None:
     deadlines.end(deadline)
     assert deadline.expired
     await deadline.absorb()
-    await asyncio.sleep(0)
+    await asyncio.sleep(0)  # would raise
 
 
 async def test_foreign_cancellation_is_kept() -> None:

@@ -181,7 +181,7 @@ async def test_addresses_take_turns(contexts: Contexts) -> None:
     others = [listener.client(f"192.0.2.{number}") for number in (2, 3)]
     for each in others:
         each.send(each.hello())
-    await asyncio.sleep(0)
+    await asyncio.sleep(0)  # in one turn of the event loop
     assert all(each.has_answer() for each in others), "they came last, and need not wait for all the others"
     answered = sum(each.has_answer() for each in crowd)
     assert 0 < answered <= 2, "what is open is served between turns"

@@ -126,7 +126,7 @@ async def test_1_read_does_not_share_an_earlier_revision_request(world: World) -
     world.storage.delay = 0.05
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(world.cache.wait_fresh())
-        await asyncio.sleep(0.06)
+        await asyncio.sleep(0.06)  # the first request is in progress or done
         world.storage.delay = 0.0
         revision = await world.put("vm/a")
         assert await world.cache.wait_fresh() >= revision

@@ -56,7 +56,7 @@ async def test_changed_file_is_reread_and_a_bad_one_is_ignored(tmp_path: Path, c
         (running,) = [tasks.create_task(each) for each in kept.background()]
 
         async def until(status: str, count: int) -> None:
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(5):  # too short for a reload without `file_seconds`
                 while f'reloads_total{{status="{status}"}} {count}' not in registry.page().decode():
                     await asyncio.sleep(0.01)
 

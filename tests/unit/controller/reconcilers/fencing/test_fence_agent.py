@@ -109,7 +109,7 @@ async def test_a_call_that_is_cancelled_at_its_start_leaves_no_process(tmp_path:
     async with asyncio.timeout(20), asyncio.TaskGroup() as tasks:
         call = tasks.create_task(agent(tmp_path, f"sleep 100 & echo $! >{child}; echo $$ >{own}; wait").switch_off(NODE))
         for _ in range(2):
-            await asyncio.sleep(0)
+            await asyncio.sleep(0)  # the agent runs, and asyncio has not connected its pipes
         for _ in range(1000):
             if own.exists() and own.read_text():
                 break
