@@ -39,7 +39,10 @@ class Files:
         return cls(directory / "tls.crt", directory / "tls.key", directory / "ca.crt")
 
     def resolved(self) -> Files:
-        """Return the files behind the kubelet's symlink, resolving each directory once. Raises OSError."""
+        """Return the files behind the kubelet's symlink, resolving each directory once; missing files are no error.
+
+        Raises OSError for a directory that cannot be read.
+        """
         paths = [path for path in (self.certificate, self.key, self.authorities) if path is not None]
         versions = {parent: (parent / DATA).resolve() for parent in {path.parent for path in paths} if (parent / DATA).is_symlink()}
 

@@ -167,7 +167,7 @@ def _trim_node_spec(node: Object) -> Object:
 
 
 def trim_node(node: Object) -> Object:
-    """Return a Node with only the fields that virt-controller uses, cut to their limits."""
+    """Return a Node with what virt-controller uses, long texts cut. Computed fields replace its CPU labels."""
     kept = ("name", "uid", "resourceVersion", "creationTimestamp")
     found = dig(node, "status", "conditions")
     ready, avoided = condition(found, "Ready") or {}, condition(found, node_states.NON_OPERATIONAL_CONDITION)

@@ -169,7 +169,7 @@ class Chain:
         return first.prefix + first.encrypt(value, about)
 
     def unseal(self, data: bytes, about: bytes) -> tuple[bytes, bool]:
-        """Decrypt a stored value; return also whether it is stale: not encrypted as ``seal`` would do now. Raises Undecryptable."""
+        """Decrypt a value after :meth:`fetch`; return also whether it is stale: ``seal`` would encrypt otherwise. Raises Undecryptable."""
         why: Undecryptable | None = None
         for index, provider in enumerate(self.providers):
             if data.startswith(provider.prefix):

@@ -102,7 +102,7 @@ class FakeAPI:
         self._drop = on
 
     def repeat_events(self, *, on: bool) -> None:
-        """While on, every event is sent twice, and the one before it once more."""
+        """While on, send each event twice; between the two, the event before it if that is of the same collection."""
         self._repeat = on
 
     async def put(self, collection: str, obj: Object) -> Object:

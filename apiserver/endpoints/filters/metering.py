@@ -119,7 +119,7 @@ class Requests:
         self.watches = WatchMeters()
 
     def serve(self, served: Subresources) -> None:
-        """Add served resources."""
+        """Let metrics name these resources and subresources. One that is given again replaces its earlier entry."""
         self._served.update(served)
 
     def series(self, info: RequestInfo, *, dry_run: str = "", apply: bool = False, connect: bool = False) -> Series:

@@ -126,7 +126,10 @@ class Snapshot:
 
 
 class SortedItems:
-    """Items in sorted chunks: changes cost the same at any size, slices in proportion to their length."""
+    """Items in sorted chunks: changes cost nearly the same at any size, slices in proportion to their length.
+
+    With a limit, a slice also counts the chunks that follow it.
+    """
 
     def __init__(self, items: Iterable[Item] = (), *, chunk: int = CHUNK) -> None:
         self._chunk = chunk

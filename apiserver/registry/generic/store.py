@@ -289,7 +289,10 @@ class Store:
             return Item(unreadable.entry.key, 0, nothing, codec.dump(nothing)), True
 
     async def delete_each(self, items: Iterable[Item], options: DeleteOptions) -> list[Item]:
-        """Delete these objects, by uid, and return those that existed. At the first other error, raise it: the rest stay."""
+        """Delete these objects in order; return those that existed.
+
+        Raises the first error, and the rest stay: Conflict for an object with the same name and another uid.
+        """
         deleted = []
         for item in items:
             given = item.object["metadata"]

@@ -97,7 +97,10 @@ class Transactions:
         return self._commit(item.key, item.revision, item.object, new, value, repeatable=repeatable)
 
     def remove(self, item: Item) -> Awaitable[int]:
-        """Remove an object and its locks; return the revision. Raises Overtaken, or Timeout without an answer."""
+        """Remove an object and its locks; return the revision.
+
+        Raises Overtaken if another writer was first. Without an answer: Timeout (it may be removed), or ServiceUnavailable (it is not).
+        """
         return self._commit(item.key, item.revision, item.object, None, None, repeatable=True)
 
     async def remove_unread(self, entry: Entry) -> None:

@@ -46,7 +46,8 @@ class _Known:
 class Absences:
     """Tells how long the containers of a deleted pod may still run.
 
-    It keeps, for each machine or Migration, the last pod of its status: its grace period, and since when it is absent.
+    That is longer than its grace period: :func:`lingering_seconds` from when it was first missed. It keeps the last pod of each
+    machine or Migration. ``elapsed`` returns monotonic seconds.
     """
 
     def __init__(self, elapsed: Callable[[], float]) -> None:

@@ -145,7 +145,7 @@ def fault(vm: Object, events: Sequence[Object], follows: str = "virtual machine 
 
 
 def _newest(events: Sequence[Object]) -> list[Object]:
-    """Return each volume's newest Event, newest first, without those more than ``SAME_TIME`` older than the first.
+    """Return each volume's newest Event, newest first, if at most ``SAME_TIME`` older than the newest of all.
 
     Of two with the same time the later in the list counts, because the server's order makes it the newer.
     """

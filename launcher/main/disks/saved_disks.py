@@ -17,7 +17,7 @@ from launcher.protocol.made_disks import MAX_LINE_BYTES, decode, encode, offer_o
 
 
 def save(image: Path, names: Sequence[str]) -> None:
-    """Copy these made disks into a new file next to the image, durably; without any, make no file. Raises OSError."""
+    """Copy these made disks into a new file next to the image, and sync the file; without any, make none. Raises OSError."""
     if not names:
         return
     contents = [made_disks.read(each) for each in names]

@@ -70,7 +70,7 @@ class Children:
 
         Raises:
             OSError: it cannot be started.
-            CommandFailed: its exit code is not 0, it takes too long, or it printed nothing and left a child.
+            CommandFailed: its exit code is not 0, it takes too long, or it printed nothing and left a child that holds its output.
         """
         reader, writer = os.pipe2(os.O_CLOEXEC)
         with descriptors.closing(reader):

@@ -160,7 +160,7 @@ def _noise(text: str, draw: random.Random, _corpus: list[str]) -> tuple[int, int
 
 
 def admissible(name: str) -> dict[str, Any]:
-    """Return the fields next to the emptied golden document ``name`` as virt-api requires them; launchers require less."""
+    """Return ``spec.domain`` for the emptied golden document ``name`` with virt-api's names and paths; :func:`errors` may refuse it."""
     domain = standing_beside(name)
     container = ((domain.get("firmware") or {}).get("kernelBoot") or {}).get("container") or {}
     if container.get("initrdPath"):
