@@ -145,7 +145,7 @@ bench-migrate: setup  ## live migrations of a guest that a client reaches throug
 	@$(TESTBED) install
 	@eval "$$($(TESTBED) env)" && exec $(PY) -m benchmarks.migrate --kubeconfig="$$KUBECONFIG" $(BENCH_FLAGS)
 
-bench-losses: setup  ## seconds from the loss of a node to its machine's restart elsewhere, with a fence agent; writes build/bench/losses.json (BENCH_FLAGS="--count 5")
+bench-losses: setup  ## seconds from the loss of a node to its machine's restart elsewhere; writes build/bench/losses.json (BENCH_FLAGS="--evidence guardian --count 5")
 	@test -n "$$KUBECONFIG" || $(MAKE) --no-print-directory cluster-up
 	@$(TESTBED) install
 	@eval "$$($(TESTBED) env)" && exec $(PY) -m benchmarks.losses --kubeconfig="$$KUBECONFIG" $(BENCH_FLAGS)
