@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,39 +13,11 @@ from apiserver.apis.meta.objects import Object, name_of
 from apiserver.apis.virt import guards
 from apiserver.apis.virt.places import names
 from tests.cluster.kube import Kubectl
-from tests.cuts.watching import qemus
 from tests.ports import free_port
 from tests.testbed import layout, progress, release
 
 WITNESS: Final = "witness"
 VOTERS: Final = (*(each.name for each in layout.NODES), WITNESS)
-PERIOD_SECONDS: Final = 0.1
-
-
-class Watch:
-    """Looks, during the block, for a guest's QEMU processes on all nodes: the most at once, and when each pod's was last seen."""
-
-    def __init__(self, guest: str) -> None:
-        self._guest = guest
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._look, daemon=True)
-        self.most = 0
-        self.pods: dict[str, float] = {}
-        """Until when each pod was seen to have a QEMU."""
-
-    def __enter__(self) -> Watch:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._over.set()
-        self._thread.join()
-
-    def _look(self) -> None:
-        while not self._over.wait(PERIOD_SECONDS):
-            found = {each.pod_uid for each in qemus(self._guest)}
-            self.most = max(self.most, len(found))
-            self.pods |= dict.fromkeys(found, time.monotonic())
 
 
 @contextmanager

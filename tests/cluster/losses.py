@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import threading
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -12,12 +14,60 @@ from apiserver.apis.meta.objects import Object
 from tests.cluster import processes
 from tests.cluster.kube import Kubectl
 from tests.component.handler.tls import Authority
+from tests.cuts.watching import qemus
+from tests.damage import never_again
 from tests.fakes import board
 from tests.fakes.board import Board
 from tests.testbed import layout, nodes, release
 from tests.testbed import processes as programs
 
 AGENT: Final = layout.REPOSITORY / "examples" / "fence_agents" / "redfish.py"
+PERIOD_SECONDS: Final = 0.1
+
+
+class Watch:
+    """Looks, during the block, for a guest's QEMU processes on all nodes: the most at once, and when each pod's was last seen."""
+
+    def __init__(self, guest: str) -> None:
+        self._guest = guest
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+        self.most = 0
+        self.pods: dict[str, float] = {}
+        """Until when each pod was seen to have a QEMU."""
+
+    def __enter__(self) -> Watch:
+        self._look()
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        while not self._over.wait(PERIOD_SECONDS):
+            self._look()
+
+    def _look(self) -> None:
+        found = {each.pod_uid for each in qemus(self._guest)}
+        self.most = max(self.most, len(found))
+        self.pods |= dict.fromkeys(found, time.monotonic())
+
+
+@contextmanager
+def runs_once(*guests: str) -> Iterator[None]:
+    """Check that each guest (NAMESPACE_NAME) ran during the block, and that no two of its QEMU processes ran at once on all nodes."""
+    watches = [Watch(each) for each in guests]
+    try:
+        with ExitStack() as held:
+            for each in watches:
+                held.enter_context(each)
+            yield
+    finally:
+        with never_again("two QEMU"):
+            assert max(each.most for each in watches) <= 1
+    assert all(each.most for each in watches), "a guest was not seen to run"
 
 
 def other_than_etcds(system: Kubectl) -> tuple[layout.Node, str]:

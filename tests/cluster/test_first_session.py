@@ -120,7 +120,7 @@ def test_guest_of_the_first_session_survives_its_node(
         guest.run("until test -e /dev/vdb; do sleep 1; done")
         guest.type(f"{write.replace('conv=fsync', 'conv=fsync 2>/dev/null && echo wrote $i')}\n")
         guest.expect(r"wrote [3-9]\r?\n", timeout=60)
-        with losses.without_power(system, node):
+        with losses.runs_once(f"{kubectl.namespace}_testvm"), losses.without_power(system, node):
             run(f"node={node.name}; {kill}", environment)
             for line in fenced:
                 run(f"node={node.name}; {line}", environment)

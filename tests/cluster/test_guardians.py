@@ -49,7 +49,7 @@ def a_guest(kubectl: Kubectl, system: Kubectl, leases: Kubectl, name: str, node:
 def test_a_cut_off_guest_ends_before_it_starts_elsewhere(kubectl: Kubectl, system: Kubectl, leases: Kubectl, tmp_path: Path) -> None:
     node, other = losses.other_than_etcds(system)
     pod = a_guest(kubectl, system, leases, "cut-off", node, other)
-    with guardian_losses.Watch(f"{kubectl.namespace}_cut-off") as watch:
+    with losses.Watch(f"{kubectl.namespace}_cut-off") as watch:
         began = time.monotonic()
         with guardian_losses.cut_off(node):
             runs_on(kubectl, "cut-off", other)
@@ -78,7 +78,7 @@ def test_machines_of_a_dead_node_restart_without_a_person(kubectl: Kubectl, syst
     pod = a_guest(kubectl, system, leases, "dead", node, other)
     ours = system.api.list("pods", field_selector=f"spec.nodeName={node.name}", label_selector="app.kubernetes.io/part-of=kubevirt")
     began = time.monotonic()
-    with losses.without_kubelet(system, node, *ours, pod):
+    with losses.runs_once(f"{kubectl.namespace}_dead"), losses.without_kubelet(system, node, *ours, pod):
         runs_on(kubectl, "dead", other)
         taken = time.monotonic() - began
         print(f"it ran elsewhere after {taken:.1f} s")

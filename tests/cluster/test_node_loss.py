@@ -24,7 +24,8 @@ def test_a_machine_restarts_after_a_person_fences_its_node(kubectl: Kubectl, sys
     refused = kubectl.try_run("virt", "fence", node.name, "--off", "--yes")
     assert refused.returncode == 1
     assert "so the node is on" in refused.stderr
-    with losses.without_kubelet(system, node, losses.handler_of(system, node), *pods):
+    watched = losses.runs_once(*(f"{kubectl.namespace}_{each}" for each in ("lost", "kept")))
+    with watched, losses.without_kubelet(system, node, losses.handler_of(system, node), *pods):
         unknown = kubectl.api.until("vm", "lost", lambda vm: vm["status"]["phase"] == "Unknown", timeout=180, what="phase Unknown")
         assert f"kubectl virt fence {node.name} --off" in (condition(unknown["status"]["conditions"], "Ready") or {})["message"]
         (line,) = (each for each in kubectl("virt", "nodes").splitlines() if each.startswith(f"{node.name} "))
@@ -57,7 +58,8 @@ def test_an_agent_switches_a_cut_off_node_off_before_the_restart(
             kubectl.api.create(tiny_vm("cut-off"))
             machine = kubectl.api.ready("vm", "cut-off", timeout=300)
         guests.append(kubectl.api.get("pod", machine["status"]["podName"]))
-        with losses.without_kubelet(system, node, losses.handler_of(system, node)):
+        watched = losses.runs_once(f"{kubectl.namespace}_cut-off")
+        with watched, losses.without_kubelet(system, node, losses.handler_of(system, node)):
             runs_on(kubectl, "cut-off", etcd)
             assert (lived, made.resets) == ([True], ["ForceOff"])
             fenced = system.api.get("node", node.name)["metadata"]["annotations"]["kubevirt.io/fenced-by"]

@@ -10,6 +10,7 @@ import pytest
 
 from apiserver.apis.meta import times
 from apiserver.apis.meta.objects import Object
+from tests.cluster import losses
 from tests.cluster.api import is_true
 from tests.cluster.kube import Kubectl, console
 from tests.cluster.manifests import blank_disk, claim_disk, linux_vm, shared_claim, tiny_vm, with_disks
@@ -66,9 +67,8 @@ def ends_asked_for(kubectl: Kubectl, pod: str) -> list[str]:
 
 
 def test_guests_end_first_on_node_shutdown_and_start_elsewhere(kubectl: Kubectl, system: Kubectl, testguest: None) -> None:
-    etcd = system.api.get("pod", "kubevirt-etcd-0")["spec"]["nodeName"]
-    (node,) = (each for each in layout.NODES if each.name != etcd)
-    (handler,) = system.api.list("pods", field_selector=f"spec.nodeName={node.name}", label_selector="kubevirt.io=virt-handler")
+    node, etcd = losses.other_than_etcds(system)
+    handler = losses.handler_of(system, node)
     kubectl.api.apply(shared_claim("orderly"), blank_disk("orderly"))
     kubectl.api.until("jobs", "make-orderly", is_true("Complete"), timeout=120, what="the disk of claim orderly")
     with cordoned(system, etcd):
@@ -76,7 +76,8 @@ def test_guests_end_first_on_node_shutdown_and_start_elsewhere(kubectl: Kubectl,
         kubectl.api.create(tiny_vm("deaf", run="deaf", terminationGracePeriodSeconds=DEAF_SECONDS))
         for name in ("orderly", "deaf"):
             kubectl.api.ready("vm", name, timeout=300)
-    with delaying_shutdowns(system, node) as service:
+    watched = losses.runs_once(*(f"{kubectl.namespace}_{each}" for each in ("orderly", "deaf")))
+    with watched, delaying_shutdowns(system, node) as service:
         with console(kubectl, "orderly") as guest:
             guest.expect("GUEST-READY", timeout=180)
             guest.run("exec 3<>/dev/vda; echo not-yet-on-the-disk >&3")  # written only at a clean power-off
