@@ -117,6 +117,7 @@ ROWS: Final = (
     _row("cluster/test_node_restriction_matrix.py", 10, "apiserver/admission", "apiserver/registry/virt"),
     _row("cluster/test_node_loss.py", 40, "apiserver/kubectl", "controller/reconcilers/nodes", "controller/reconcilers/pods"),
     _row("cluster/test_node_shutdown.py", 50, "handler/node.py", "controller/reconcilers"),
+    _row("cluster/test_non_operational.py", 60, "controller/reconcilers/non_operational", "apiserver/apis/virt/lifecycle/failed_starts.py"),
     _row("cluster/test_other_clients.py", 40, "apiserver/endpoints"),
     _row("cluster/test_passt.py", 30, "launcher/main", "handler/network"),
     _row("cluster/test_plugins.py", 120, "handler/plugins", "handler/storage", "examples/plugins"),

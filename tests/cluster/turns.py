@@ -32,6 +32,7 @@ ALONE = frozenset(
         "node_certificates_matrix",
         "node_loss",
         "node_shutdown",
+        "non_operational",
         "plugins",
         "suspend",
         "takeover",
