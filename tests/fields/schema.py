@@ -34,6 +34,7 @@ _SCALARS: Final[Mapping[tuple[Any, Any], str]] = {
     ("integer", "int64"): "int64",
 }
 """Our word for each JSON type and format."""
+_METAS: Final[Mapping[Any, str]] = {"Quantity": "quantity", "IntOrString": "intOrString"}
 
 
 @dataclass(frozen=True)
@@ -136,8 +137,8 @@ def _below(model: Schema, known: Schema, path: str, *, is_copied: bool) -> Itera
 def scalar(schema: Schema) -> str:
     if "enum" in schema or "const" in schema:
         return " or ".join(words_of(schema))
-    if schema.get("x-meta") == "Quantity":
-        return "quantity"
+    if meta := _METAS.get(schema.get("x-meta")):
+        return meta
     kind = schema.get("type"), schema.get("format")
     if kind in _SCALARS:
         return _SCALARS[kind]

@@ -36,6 +36,7 @@ _TYPES: Final = {
     "quantity": "str",
     "int32": "int",
     "int64": "int",
+    "intOrString": "int | str",
 }
 
 

@@ -14,6 +14,7 @@ from apiserver.apis.meta.validation import FieldError, Path, invalid, not_suppor
 _TYPES: Final = {
     "string_type": "must be a string",
     "int_type": "must be an integer",
+    "int_or_string_type": "must be an integer or a string",
     "float_type": "must be a number",
     "bool_type": "must be a boolean",
     "list_type": "must be a list",

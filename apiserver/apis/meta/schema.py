@@ -55,6 +55,14 @@ def validated_quantity(value: object) -> object:
     raise PydanticCustomError("quantity_type", "must be a quantity such as 512Mi")
 
 
+def _int_or_string(value: object) -> object:
+    if isinstance(value, bool) or not isinstance(value, int | str):
+        raise PydanticCustomError("int_or_string_type", "must be an integer or a string")
+    if isinstance(value, int) and not -_LIMIT <= value < _LIMIT:
+        raise PydanticCustomError("int_or_string_range", "must be an integer of 32 bits")
+    return value
+
+
 def _time(value: str) -> str:
     try:
         times.parse(value)
@@ -63,9 +71,11 @@ def _time(value: str) -> str:
     return value
 
 
-Int32 = Annotated[int, Field(ge=-(2**31), lt=2**31), WithJsonSchema({"type": "integer", "format": "int32"})]
+_LIMIT: Final = 2**31
+Int32 = Annotated[int, Field(ge=-_LIMIT, lt=_LIMIT), WithJsonSchema({"type": "integer", "format": "int32"})]
 Int64 = Annotated[int, Field(ge=-(2**63), lt=2**63), WithJsonSchema({"type": "integer", "format": "int64"})]
 Time = Annotated[str, AfterValidator(_time), WithJsonSchema({"type": "string", "format": "date-time"})]
+IntOrString = Annotated[Any, PlainValidator(_int_or_string), WithJsonSchema({META: "IntOrString"})]
 Quantity = Annotated[
     Any,
     PlainValidator(validated_quantity),

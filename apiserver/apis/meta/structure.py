@@ -67,6 +67,13 @@ def integer(bits: int) -> Check:
     return check
 
 
+def int_or_string(value: Json) -> Faults:
+    """Return faults unless the value is an integer of 32 bits, or Unicode text."""
+    if type(value) is str:
+        return text(value)
+    return _INT32(value) if type(value) is int else _not("an integer or a string", value)
+
+
 def time(value: Json) -> Faults:
     """Return faults unless the value is an RFC 3339 time."""
     if type(value) is not str:
@@ -140,12 +147,14 @@ def members(known: Mapping[str, Check]) -> Check:
     return check
 
 
+_INT32: Final = integer(32)
 _NAMED: Final[Mapping[str, Check]] = {
     "anything": anything,
     "text": text,
     "boolean": boolean,
-    "int32": integer(32),
+    "int32": _INT32,
     "int64": integer(64),
+    "intOrString": int_or_string,
     "time": time,
     "amount": amount,
 }

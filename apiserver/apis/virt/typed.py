@@ -862,7 +862,7 @@ class RngRate(TypedDict, total=False):
 
 
 class RollingUpdate(TypedDict, total=False):
-    maxUnavailable: int
+    maxUnavailable: int | str
     partition: int
 
 

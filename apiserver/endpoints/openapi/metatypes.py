@@ -209,6 +209,11 @@ TYPES: Final[dict[str, Schema]] = {
         "description": "An amount: a number with an optional suffix such as m, k, M, G, Ki, Mi, Gi.",
         "oneOf": [{"type": "string"}, {"type": "number"}],
     },
+    "IntOrString": {
+        "description": "An integer, or text such as 25%.",
+        "format": "int-or-string",
+        "oneOf": [{"type": "string"}, {"type": "integer"}],
+    },
     "APIResourceList": _object(
         "The resources of one group version.",
         {

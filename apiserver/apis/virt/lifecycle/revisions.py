@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping
 from copy import deepcopy
 from typing import Any, Final
@@ -24,6 +25,7 @@ DEFAULT_LIMIT: Final = 10
 MAX_BYTES: Final = 128 << 10
 """Limit for the older templates together; etcd limits an object to 1.5 MiB."""
 _DIGITS: Final = 10
+_PERCENTAGE: Final = re.compile("0*(100|[1-9][0-9]?)%")
 
 
 def name_of(template: Object) -> str:
@@ -121,5 +123,17 @@ def partition(replica_set: Object) -> int:
 
 
 def max_unavailable(replica_set: Object) -> int:
-    """Return how many machines may be unavailable during a RollingUpdate; 1 if unset."""
-    return int(dig_replica_set(replica_set, "spec", "updateStrategy", "rollingUpdate", "maxUnavailable") or 1)
+    """Return how many machines may be unavailable during a RollingUpdate; 1 if unset.
+
+    A percentage of ``spec.replicas`` is rounded down, but to at least 1, as for a StatefulSet.
+    """
+    given = dig_replica_set(replica_set, "spec", "updateStrategy", "rollingUpdate", "maxUnavailable") or 1
+    if isinstance(given, str):
+        return max(len(ordinals.wanted(replica_set)) * (percentage(given) or 0) // 100, 1)
+    return given
+
+
+def percentage(text: str) -> int | None:
+    """Return the number in a percentage from ``1%`` to ``100%``; None for other text."""
+    found = _PERCENTAGE.fullmatch(text)
+    return int(found[1]) if found else None

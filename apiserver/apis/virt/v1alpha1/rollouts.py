@@ -8,7 +8,7 @@ from typing import Any, Final, Literal
 from pydantic import Field
 
 from apiserver.apis.meta.objects import dig
-from apiserver.apis.meta.schema import Int32, Model
+from apiserver.apis.meta.schema import Int32, IntOrString, Model
 from apiserver.apis.meta.validation import FieldError, Path, invalid
 from apiserver.apis.virt.lifecycle import revisions
 from apiserver.apis.virt.v1alpha1.domain.rules import validate_between
@@ -24,7 +24,11 @@ _LARGEST: Final = (1 << 31) - 1
 class RollingUpdate(Model):
     """How many machines a RollingUpdate makes unavailable, and the lowest ordinal that it changes."""
 
-    max_unavailable: Int32 | None = Field(None, description="Number of machines that may be unavailable during an update. Default 1.")
+    max_unavailable: IntOrString | None = Field(
+        None,
+        description="Number of machines that may be unavailable during an update, or a percentage of replicas such as 25%, rounded down to "
+        "at least 1. Default 1.",
+    )
     partition: Int32 | None = Field(None, description="Machines with lower ordinals keep the template of before. Default 0.")
 
 
@@ -49,7 +53,11 @@ def validate(spec: Object) -> Iterator[FieldError]:
         yield from validate_between(limit, 0, MAX_HISTORY, HISTORY)
     for field, least in (("maxUnavailable", 1), ("partition", 0)):
         given = dig(strategy or {}, "rollingUpdate", field)
-        if given is not None:
-            yield from validate_between(given, least, _LARGEST, STRATEGY.child("rollingUpdate", field))
+        path = STRATEGY.child("rollingUpdate", field)
+        if isinstance(given, str):
+            if revisions.percentage(given) is None:
+                yield invalid(path, given, "must be an integer, or a percentage from 1% to 100% such as 25%")
+        elif given is not None:
+            yield from validate_between(given, least, _LARGEST, path)
     if dig(strategy or {}, "rollingUpdate") and dig(strategy or {}, "type") == revisions.ON_DELETE:
         yield invalid(STRATEGY.child("rollingUpdate"), dig(strategy or {}, "rollingUpdate"), "only allowed for type RollingUpdate")

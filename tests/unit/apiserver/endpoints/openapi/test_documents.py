@@ -17,6 +17,7 @@ from apiserver.endpoints.openapi import metatypes, version2, version3
 from apiserver.endpoints.openapi.descriptions import Described
 from apiserver.registry.virt.migration_policies import MigrationPolicyStrategy
 from apiserver.registry.virt.migrations import MigrationStrategy
+from apiserver.registry.virt.replica_sets import ReplicaSetStrategy
 from apiserver.registry.virt.revoking import RevokedNodes
 from apiserver.registry.virt.streams import HandlerStream
 from apiserver.registry.virt.virtualmachines import VirtualMachineStrategy
@@ -33,7 +34,8 @@ def _described() -> list[Described]:
 
     revoked = RevokedNodes(Informer(Client(Config("http://127.0.0.1:1"), user_agent="test"), CONFIG_MAPS))
     streams = {each: HandlerStream(each, locate, tls, revoked) for each in get_args(Stream)}
-    return [Described.of(VirtualMachineStrategy(streams)), Described.of(MigrationStrategy()), Described.of(MigrationPolicyStrategy())]
+    strategies = VirtualMachineStrategy(streams), MigrationStrategy(), MigrationPolicyStrategy(), ReplicaSetStrategy()
+    return [Described.of(each) for each in strategies]
 
 
 V3 = version3.build(_described(), title="virt-api", version="v1")
@@ -80,6 +82,13 @@ def test_schemas_are_structural() -> None:
     assert SCHEMAS["io.kubevirt.v1alpha1.Memory"]["properties"]["guest"]["allOf"] == [metatypes.ref("Quantity")]
 
 
+def test_an_integer_or_string_is_published_as_kubernetes_does() -> None:
+    field = SCHEMAS["io.kubevirt.v1alpha1.RollingUpdate"]["properties"]["maxUnavailable"]
+    assert field["allOf"] == [metatypes.ref("IntOrString")]
+    published = V2["definitions"][metatypes.PREFIX + "IntOrString"]
+    assert (published["type"], published["format"]) == ("string", "int-or-string")
+
+
 def test_every_field_says_what_it_is() -> None:
     for name, schema in SCHEMAS.items():
         assert schema.get("description"), name
@@ -103,6 +112,9 @@ def test_each_kind_is_found_by_its_group_version_kind() -> None:
         "MigrationList": "io.kubevirt.v1alpha1.MigrationList",
         "MigrationPolicy": "io.kubevirt.v1alpha1.MigrationPolicy",
         "MigrationPolicyList": "io.kubevirt.v1alpha1.MigrationPolicyList",
+        "VirtualMachineReplicaSet": "io.kubevirt.v1alpha1.VirtualMachineReplicaSet",
+        "VirtualMachineReplicaSetList": "io.kubevirt.v1alpha1.VirtualMachineReplicaSetList",
+        "Scale": metatypes.PREFIX + "Scale",
     }
 
 
@@ -143,7 +155,8 @@ def test_every_operation_on_a_resource_says_its_action_and_kind() -> None:
     for path, method, operation in _operations(V3):
         if path == "/apis/kubevirt.io/v1alpha1/":
             continue
-        assert operation["x-kubernetes-group-version-kind"]["group"] == "kubevirt.io"
+        group = "autoscaling" if path.endswith("/scale") else "kubevirt.io"
+        assert operation["x-kubernetes-group-version-kind"]["group"] == group
         assert operation["x-kubernetes-action"] in ("get", "list", "post", "put", "patch", "delete", "deletecollection", "connect"), method
         declared = {each["name"] for each in operation["parameters"] if each["in"] == "path"}
         assert declared == set(re.findall(r"{(\w+)}", path))

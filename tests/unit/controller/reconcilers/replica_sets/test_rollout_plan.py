@@ -72,7 +72,7 @@ def lack(replica_set: Object, *machines: Object) -> str:
     return str((found or {}).get("message") or "")
 
 
-def rolling(**given: int) -> Object:
+def rolling(**given: int | str) -> Object:
     return {"type": "RollingUpdate", "rollingUpdate": given}
 
 
@@ -94,6 +94,8 @@ def rolling(**given: int) -> Object:
         pytest.param(a_pool(4), [machine(0), machine(1), waiting(2, NEW), waiting(3, NEW)], (), id="more-than-allowed-wait"),
         pytest.param(a_pool(), [machine(0), machine(1, deleting=True), machine(2)], (), id="one-is-going"),
         pytest.param(a_pool(strategy=rolling(maxUnavailable=2)), [machine(0), machine(1), machine(2)], (2, 1), id="two-at-once"),
+        pytest.param(a_pool(5, rolling(maxUnavailable="50%")), [*map(machine, range(5))], (4, 3), id="half-rounded-down"),
+        pytest.param(a_pool(strategy=rolling(maxUnavailable="1%")), [*map(machine, range(3))], (2,), id="at-least-one"),
         pytest.param(a_pool(strategy=rolling(partition=2)), [machine(0), machine(1), machine(2, NEW)], (), id="partition"),
         pytest.param(a_pool(), [machine(0, ready=None), machine(1), machine(2)], (0,), id="broken-first"),
         pytest.param(a_pool(), [unreachable(0), unreachable(1), machine(2)], (), id="unreachable-ones-use-the-budget"),

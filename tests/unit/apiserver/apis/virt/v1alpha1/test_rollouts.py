@@ -5,10 +5,12 @@ from typing import Any
 
 import pytest
 
-from apiserver.apis.meta import errors
+from apiserver.apis.meta import decoding, errors
 from apiserver.apis.meta.objects import HubObject, Object
+from apiserver.apis.virt import structure
 from apiserver.apis.virt.lifecycle import power, revisions
 from apiserver.apis.virt.lifecycle.replica_sets import ROLLOUT
+from apiserver.apis.virt.v1alpha1.replica_set import VirtualMachineReplicaSet
 from apiserver.registry.generic.planning import Planner
 from apiserver.registry.generic.strategy import UpdatingVerb
 from apiserver.registry.virt.replica_sets import ReplicaSetStrategy
@@ -16,6 +18,7 @@ from apiserver.registry.virt.virtualmachines import VirtualMachineStrategy
 from tests.unit.apiserver.apis.virt.v1alpha1.test_replica_set import DOMAIN, LABELS, NOW, a_set, faults, read, replicate
 
 STRATEGY = ReplicaSetStrategy()
+MAX_UNAVAILABLE = "spec.updateStrategy.rollingUpdate.maxUnavailable"
 
 
 @pytest.mark.parametrize(
@@ -29,7 +32,7 @@ STRATEGY = ReplicaSetStrategy()
         (
             {"ordinals": {}, "updateStrategy": {"type": "OnDelete", "rollingUpdate": {"maxUnavailable": 0, "partition": -1}}},
             [
-                "spec.updateStrategy.rollingUpdate.maxUnavailable",
+                MAX_UNAVAILABLE,
                 "spec.updateStrategy.rollingUpdate.partition",
                 "spec.updateStrategy.rollingUpdate",
             ],
@@ -38,6 +41,70 @@ STRATEGY = ReplicaSetStrategy()
 )
 def test_update_strategy(spec: Object, wanted: list[str]) -> None:
     assert [each.partition(": ")[0] for each in faults(a_set(**spec))] == wanted
+
+
+def unavailable(value: Any) -> Object:
+    return a_set(ordinals={}, updateStrategy={"rollingUpdate": {"maxUnavailable": value}})
+
+
+@pytest.mark.parametrize("value", [1, 2**31 - 1, "1%", "05%", "25%", "100%"])
+def test_max_unavailable_is_stored_as_sent(value: int | str) -> None:
+    made = unavailable(value)
+    assert faults(made) == []
+    assert read(made)["spec"]["updateStrategy"] == made["spec"]["updateStrategy"]
+    assert structure.of_replica_set(read(made)) == ()
+
+
+NO_PERCENTAGE = ("", "%", "5", "0%", "00%", "101%", "1000%", "-5%", "+5%", "5.5%", "1e9%", "٣%", "5 %", " 5%", "5%\n", "5%%", "\ud800%")
+
+
+@pytest.mark.parametrize("value", [*NO_PERCENTAGE, "9" * 5000 + "%"], ids=ascii)
+def test_max_unavailable_as_text_must_be_a_percentage(value: str) -> None:
+    (fault,) = faults(unavailable(value))
+    assert fault.startswith(f"{MAX_UNAVAILABLE}: Invalid value: ")
+    assert fault.endswith(": must be an integer, or a percentage from 1% to 100% such as 25%")
+
+
+@pytest.mark.parametrize(
+    ("value", "fault"),
+    [
+        (True, "must be an integer or a string"),
+        (1.0, "must be an integer or a string"),
+        (1e9, "must be an integer or a string"),
+        ([], "must be an integer or a string"),
+        ({"percent": 5}, "must be an integer or a string"),
+        (2**31, "must be an integer of 32 bits"),
+        (-(2**31) - 1, "must be an integer of 32 bits"),
+        (10**40, "must be an integer of 32 bits"),
+    ],
+    ids=str,
+)
+def test_max_unavailable_of_another_type_is_refused(value: Any, fault: str) -> None:
+    unknown, (found,) = decoding.read(VirtualMachineReplicaSet, unavailable(value))
+    assert (unknown, found.path, found.detail) == ((), MAX_UNAVAILABLE, fault)
+
+
+@pytest.mark.parametrize(
+    ("value", "replicas", "most"),
+    [
+        (None, 9, 1),
+        (3, 2, 3),
+        ("25%", None, 1),
+        ("25%", 0, 1),
+        ("25%", 3, 1),
+        ("25%", 7, 1),
+        ("25%", 8, 2),
+        ("99%", 2, 1),
+        ("29%", 100, 29),
+        ("100%", 5, 5),
+        ("100%", 2**31 - 1, 2**31 - 1),
+        ("stored by another program", 9, 1),
+    ],
+)
+def test_a_percentage_of_replicas_is_rounded_down_to_at_least_1(value: int | str | None, replicas: int | None, most: int) -> None:
+    pool = unavailable(value)
+    pool["spec"] |= {} if replicas is None else {"replicas": replicas}
+    assert revisions.max_unavailable(pool) == most
 
 
 def a_pool(**spec: Any) -> Object:
