@@ -7,10 +7,12 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import pytest
 from aiohttp import web
 
 from apiserver.apis.meta import errors, times
 from apiserver.apis.meta.objects import Object, condition, controller_of, dig, is_deleting, labels_of, name_of, uid_of
+from apiserver.apis.virt.places.names import launcher_pod_name
 from apiserver.apis.virt.places.resources import REPLICA_SETS, VIRTUAL_MACHINES
 from apiserver.client.rest import Client
 from tests.component.controller.test_controller import CLAIMS, PODS, VMS, Cluster, a_vm, working
@@ -20,6 +22,7 @@ from tests.own_time import promptly
 from tests.unit.controller.reconcilers.replica_sets.builders import a_template
 
 WEB = {"app": "web"}
+APPLY = "application/apply-patch+yaml"
 
 
 def a_manifest(name: str = "web", *, replicas: int = 3, **spec: Any) -> Object:
@@ -71,6 +74,19 @@ class World:
     async def scale(self, replicas: int) -> None:
         await self.client.patch(REPLICA_SETS, "web", {"spec": {"replicas": replicas}}, "ns", subresource="scale")
 
+    async def apply(self, obj: Object) -> Object:
+        return await self.client.patch(REPLICA_SETS, name_of(obj), obj, "ns", content_type=APPLY, field_manager="gitops")
+
+    async def make_ready(self, vm: Object) -> None:
+        name, pod = name_of(vm), launcher_pod_name(name_of(vm), uid_of(vm), 1)
+        await promptly(lambda: (PODS, "ns", pod) in self.api.objects, 20)
+        await Cluster(self.api).start_pod(self.api.get(PODS, "ns", pod))
+        machines = await self.until(lambda _, all_: dig(named(name, all_), "status", "phase") == "Scheduled")
+        ready = {"type": "Ready", "status": "True", "reason": "GuestRunning", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"}
+        attempts = [{**dig(named(name, machines), "status", "attempts")[0], "runningTime": "2026-01-01T00:00:00Z"}]
+        status = {"phase": "Running", "attempts": attempts, "conditions": [ready]}
+        await self.client.patch(VIRTUAL_MACHINES, name, {"status": status}, "ns", subresource="status")
+
     async def patch(self, vm: Object, metadata: Object) -> None:
         await self.client.patch(VIRTUAL_MACHINES, name_of(vm), {"metadata": metadata}, "ns")
 
@@ -84,6 +100,10 @@ class World:
 
 def owned(found: Object, machines: list[Object]) -> list[Object]:
     return [each for each in machines if (controller_of(each) or {}).get("uid") == uid_of(found)]
+
+
+def named(name: str, machines: list[Object]) -> Object:
+    return next(each for each in machines if name_of(each) == name)
 
 
 class LabelledFirst(AggregatingAPI):
@@ -262,6 +282,27 @@ async def test_machines_get_an_edit_of_the_template_and_its_undo(tmp_path: Path)
         forged = {"status": {"revisions": None, "updatedReplicas": 2}}
         await cluster.client.patch(REPLICA_SETS, "web", forged, "ns", subresource="status")
         assert dig(await cluster.set(), "status", "revisions") == dig(found, "status", "revisions")
+
+
+async def test_a_rollout_takes_a_percentage_of_the_machines(tmp_path: Path) -> None:
+    def wanting(most: object) -> Object:
+        return a_manifest(replicas=5, ordinals={}, updateStrategy={"rollingUpdate": {"maxUnavailable": most}})
+
+    async with world(tmp_path) as cluster:
+        for wrong in ("0%", "5 %", True, 1.5, 10**40):
+            with pytest.raises(errors.Invalid, match="maxUnavailable"):
+                await cluster.apply(wanting(wrong))
+        applied = await cluster.apply(wanting("50%"))
+        assert dig(applied, "spec", "updateStrategy") == {"rollingUpdate": {"maxUnavailable": "50%"}}
+        for each in await cluster.settled(5):
+            await cluster.make_ready(each)
+        await cluster.until(lambda found, _: dig(found, "status", "readyReplicas") == 5)
+        await cluster.client.patch(REPLICA_SETS, "web", template_of({"kubevirt.io/restartedAt": "now"}), "ns")
+        await cluster.until(lambda found, _: dig(found, "status", "updatedReplicas") == 2)
+        await asyncio.sleep(0.5)
+        old, new = (each["name"] for each in dig(await cluster.set(), "status", "revisions"))
+        assert revisions_of(await cluster.machines()) == [old, old, old, new, new]
+        assert (await cluster.apply(wanting(1)))["spec"]["updateStrategy"] == {"rollingUpdate": {"maxUnavailable": 1}}
 
 
 async def test_a_paused_set_waits(tmp_path: Path) -> None:
