@@ -12,7 +12,7 @@ import threading
 from pathlib import Path
 
 from apiserver import logs
-from apiserver.apis.virt.places import deadlines
+from apiserver.apis.virt.places import deadlines, hypervisors
 from apiserver.client.config import Config, ConfigError
 from apiserver.client.rest import Client
 from controller.runtime.clock import SystemClock
@@ -37,13 +37,21 @@ def promised_pods(given: options.Options, deadline: DeadlineFile) -> set[str]:
     return {each.pod_uid for each in processes.guests(given.proc)} & deadline.holders() if given.has_guests else set()
 
 
+def may_promise(given: options.Options) -> bool:
+    """Return whether this guardian may promise: its node cannot be paused, by its processors, or the administrator accepts that."""
+    return given.virtual_nodes or not hypervisors.may_be_virtual((given.proc / "cpuinfo").read_text())
+
+
 async def run(given: options.Options, config: Config, boot: str) -> None:
     """Run the guardian until SIGTERM or SIGINT; then it takes its promise back if the API server answers. ``boot``: the node's boot ID."""
     identity = await keys.self_signed(attesting.SERVER_NAME)
     killer = Killer(deadlines.elapsed, lambda pods: processes.end(pods, given.proc) if given.has_guests else ())
     with contextlib.closing(DeadlineFile(given.directory / given.name, boot)) as deadline:
         address = f"{given.pod_ip}:{given.port}"
-        settings = Settings(given.name, given.namespace, given.voters, boot, address, identity.certificate.decode())
+        promises = may_promise(given)
+        if not promises:
+            logger.warning("the node may be a virtual machine: no promise, and no attestation (guardian.virtualNodes)")
+        settings = Settings(given.name, given.namespace, given.voters, boot, address, identity.certificate.decode(), promises)
         async with connection(given.name, config, settings.times.request) as client:
             pods = functools.partial(promised_pods, given, deadline)
             guardian = Guardian(client, settings, killer, deadline, pods, SystemClock(), deadlines.elapsed)

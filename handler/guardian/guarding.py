@@ -49,6 +49,8 @@ class Settings:
     boot: str
     address: str = ""
     certificate: str = ""
+    promises: bool = True
+    """False: promise nothing, attest nothing, and take an earlier guardian's promise back."""
     times: Times = guards.DEFAULT
 
 
@@ -93,7 +95,7 @@ class Guardian:
 
     def is_cut_off(self) -> bool:
         """Return whether this guardian attests that it is cut off: for ``Times.silence``, it sent no renewal that may be written."""
-        return decisions.may_attest(self.state, self._elapsed(), self._settings.times)
+        return self._settings.promises and decisions.may_attest(self.state, self._elapsed(), self._settings.times)
 
     async def run(self) -> None:
         """Renew the promise, and ask the voters while cut off, until cancelled; then the promise stays (see :meth:`withdraw`)."""
@@ -187,9 +189,10 @@ class Guardian:
                 self._killer.ended.set()
 
     async def _renew(self) -> None:
-        """Write the Lease, without a promise until such a write was confirmed, because guests end after a promise."""
+        """Write the Lease, at first without a promise, because guests end after a promise; with ``Settings.promises`` False always."""
         beats, before = await self._beats(), self.state
-        promise = self._promise(beats, withdrawn=before.confirmed is None and not before.proven)
+        is_first = before.confirmed is None and not before.proven
+        promise = self._promise(beats, withdrawn=is_first or not self._settings.promises)
         wanted = self._made(promise)
         sent = self._elapsed()
         self._sends[promise.serial] = sent
@@ -226,8 +229,11 @@ class Guardian:
         self._sends.clear()
         self._voters = [self._settings.voters]
         self._killer.doom(frozenset())
-        self.state = replace(self.state, unanswered=0, proven=promise is not None and promise.withdrawn)
-        if not self.state.proven:
+        self.state = replace(self.state, unanswered=0, proven=promise is not None and promise.withdrawn and self._settings.promises)
+        if promise is not None and promise.withdrawn:
+            self.state = replace(self.state, confirmed=None, attested=None)
+            self._forget()
+        else:
             self.state = decisions.confirmed(self.state, sent)
             self._extend()
 
@@ -253,6 +259,7 @@ class Guardian:
             address=settings.address,
             certificate=settings.certificate,
             withdrawn=withdrawn,
+            virtual=not settings.promises,
         )
 
     async def _beats(self) -> dict[str, str]:

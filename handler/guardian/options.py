@@ -21,6 +21,7 @@ class Options:
     namespace: str
     voters: tuple[str, ...]
     has_guests: bool
+    virtual_nodes: bool
     pod_ip: str
     port: int
     directory: Path
@@ -37,6 +38,7 @@ def parse(arguments: Sequence[str] | None = None, environ: Mapping[str, str] = o
     add("--lease-namespace", required=True, help="namespace of the Leases")
     add("--voters", default="", help=f"names of {guards.MIN_VOTERS} to {guards.MAX_VOTERS} guardians that vote, comma-separated")
     add("--guests", action=argparse.BooleanOptionalAction, default=True, help="whether guests run here; without, it only votes")
+    add("--virtual-nodes", action="store_true", help="promise also on a virtual machine: while it is paused, its guests may run twice")
     add("--pod-ip", default=environ.get("POD_IP", ""), help="address for attestations (POD_IP)")
     add("--port", type=int, default=8446, help="port for attestations")
     add("--directory", type=Path, default=Path(deadlines.DIRECTORY), help="directory in memory for the deadlines of nodes")
@@ -54,6 +56,7 @@ def parse(arguments: Sequence[str] | None = None, environ: Mapping[str, str] = o
         namespace=given.lease_namespace,
         voters=voters,
         has_guests=given.guests,
+        virtual_nodes=given.virtual_nodes,
         pod_ip=given.pod_ip,
         port=given.port,
         directory=given.directory,

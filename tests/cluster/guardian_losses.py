@@ -23,8 +23,17 @@ VOTERS: Final = (*(each.name for each in layout.NODES), WITNESS)
 @contextmanager
 def guardians(system: Kubectl, directory: Path) -> Iterator[Kubectl]:
     leases = system.within(names.node_lease_namespace(release.NAMESPACE))
-    release.install("guardian.enabled=true", f"guardian.voters={{{','.join(VOTERS)}}}")
-    command = [sys.executable, "-m", "handler.guardian", f"--name={WITNESS}", "--no-guests", f"--lease-namespace={leases.namespace}"]
+    # The nodes may be virtual machines, but no test pauses this machine.
+    release.install("guardian.enabled=true", "guardian.virtualNodes=true", f"guardian.voters={{{','.join(VOTERS)}}}")
+    command = [
+        sys.executable,
+        "-m",
+        "handler.guardian",
+        f"--name={WITNESS}",
+        "--no-guests",
+        "--virtual-nodes",
+        f"--lease-namespace={leases.namespace}",
+    ]
     command += [f"--voters={','.join(VOTERS)}", f"--pod-ip={layout.CONTROL_PLANE_ADDRESS}", f"--port={free_port()}"]
     command += [f"--directory={directory}", f"--kubeconfig={layout.kubeconfig()}"]
     with (directory / "witness.log").open("w") as log, subprocess.Popen(command, cwd=layout.REPOSITORY, stdout=log, stderr=log) as witness:

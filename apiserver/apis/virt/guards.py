@@ -90,7 +90,9 @@ class Promise:
     certificate: str = ""
     """The guardian's own certificate (PEM), which it uses only for attestations."""
     withdrawn: bool = False
-    """The guardian ended without a promise; guests run on."""
+    """The guardian promises nothing; guests run on."""
+    virtual: bool = False
+    """It promises and attests nothing because its node may be a virtual machine. Its renewals still show that it reports."""
 
 
 def majority(found: Collection[str], voters: Collection[str]) -> bool:
@@ -131,10 +133,10 @@ def _promise(given: Mapping[str, Any]) -> Promise | None:
         return None
     if not _are_texts((*pods, *voters, *beats, *beats.values())) or any(forms.uid_errors(each) for each in pods):
         return None
-    withdrawn = given.get("withdrawn", False)
-    return (
-        Promise(**words, pods=tuple(pods), voters=tuple(voters), beats=beats, withdrawn=withdrawn) if isinstance(withdrawn, bool) else None
-    )
+    marks = {key: given.get(key, False) for key in ("withdrawn", "virtual")}
+    if not all(isinstance(each, bool) for each in marks.values()):
+        return None
+    return Promise(**words, pods=tuple(pods), voters=tuple(voters), beats=beats, **marks)
 
 
 def _are_texts(given: Iterable[object]) -> bool:

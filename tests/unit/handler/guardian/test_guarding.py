@@ -30,9 +30,11 @@ class Storage:
         self.leases: dict[str, Object] = {}
         self.versions = itertools.count(1)
         self.write_seconds = 0.0
-        self.loses = False
+        self.loses = self.is_away = False
 
     async def get(self, resource: Resource, name: str, namespace: str | None = None) -> Object:
+        if self.is_away:
+            raise TransportError("no answer")
         if name not in self.leases:
             raise errors.NotFound(name)
         return copy.deepcopy(self.leases[name])
@@ -68,13 +70,19 @@ class Node:
     def write(self, until: float | None) -> None:
         self.until = until
 
-    def guardian(self, voters: tuple[str, ...] = VOTERS) -> Guardian:
-        settings = Settings("a", "ns", voters, "boot")
+    def guardian(self, voters: tuple[str, ...] = VOTERS, *, promises: bool = True) -> Guardian:
+        settings = Settings("a", "ns", voters, "boot", promises=promises)
         return Guardian(self.storage, settings, self.killer, self, tuple, SystemClock(), self.now, self.ask)
 
     async def ask(self, voters: Mapping[str, Promise]) -> frozenset[str]:
         await asyncio.sleep(self.ask_seconds)
         return self.attesting
+
+    @property
+    def promise(self) -> Promise:
+        found = guards.promise_of(self.storage.leases["virt-guardian-a"])
+        assert found is not None
+        return found
 
     async def promising(self) -> Guardian:
         guardian = self.guardian()
@@ -147,3 +155,36 @@ async def test_voters_of_the_stored_lease_must_attest_too(attesting: str, counts
     node.attesting = frozenset(attesting)
     await guardian.ask()
     assert node.until == TIMES.promise + (TIMES.silence if counts else 0)
+
+
+async def pass_steps(guardian: Guardian, seconds: float) -> None:
+    until = asyncio.get_running_loop().time() + seconds
+    while asyncio.get_running_loop().time() < until:
+        await asyncio.sleep(await guardian.step())
+
+
+@in_virtual_time
+async def test_a_virtual_node_promises_and_attests_nothing() -> None:
+    node = Node()
+    guardian = node.guardian(promises=False)
+    await pass_steps(guardian, 30)
+    assert (node.promise.withdrawn, node.promise.virtual, node.until, node.killer.until) == (True, True, None, None)
+    assert guardian.state.confirmed is None
+    assert next(node.storage.versions) == 9, "it writes every 4 s"
+    await asyncio.sleep(TIMES.silence + 1)
+    assert not guardian.is_cut_off()
+
+
+@in_virtual_time
+async def test_a_virtual_node_takes_an_earlier_promise_back() -> None:
+    """The deadline stays until that is written."""
+    node = Node()
+    await node.promising()
+    deadline, guardian = node.until, node.guardian(promises=False)
+    assert node.killer.until == deadline == TIMES.promise
+    node.storage.is_away = True
+    await pass_steps(guardian, 8)
+    assert (node.until, node.killer.until) == (deadline, deadline)
+    node.storage.is_away = False
+    await pass_steps(guardian, 8)
+    assert (node.promise.withdrawn, node.until, node.killer.until, guardian.state.confirmed) == (True, None, None, None)

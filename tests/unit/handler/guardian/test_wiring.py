@@ -35,3 +35,12 @@ def test_pods_whose_launcher_has_the_file_are_promised(tmp_path: Path, flag: str
     (directory / deadlines.HOLDERS).write_text(f"{UID}\n00000000-0000-4000-8000-000000000001\n")
     given = options.parse(["--name=a", "--lease-namespace=ns", "--voters=a,b,c", f"--proc={proc}", flag])
     assert guardian.promised_pods(given, deadline) == promised
+
+
+@pytest.mark.parametrize(
+    ("flags", "more", "promises"), [("vmx", [], True), ("vmx hypervisor", [], False), ("hypervisor", ["--virtual-nodes"], True)]
+)
+def test_virtual_machines_promise_only_if_that_is_accepted(tmp_path: Path, flags: str, more: list[str], promises: bool) -> None:
+    (tmp_path / "cpuinfo").write_text(f"flags\t\t: {flags}\n")
+    given = options.parse(["--name=a", "--lease-namespace=ns", "--voters=a,b,c", f"--proc={tmp_path}", *more])
+    assert guardian.may_promise(given) is promises

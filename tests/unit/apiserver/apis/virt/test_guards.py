@@ -44,6 +44,7 @@ def test_a_lease_replaces_one_version() -> None:
         {"beats": {"a": 1}},
         {"beats": []},
         {"withdrawn": "no"},
+        {"virtual": 1},
         {"address": "x" * 5000},
         {"boot": None},
     ],
