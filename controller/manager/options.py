@@ -46,6 +46,7 @@ class Options:
     migrations: MigrationLimits
     fence_agent: FenceAgent | None = None
     seals: bool = False
+    virtual_nodes: bool = False
     taint: TaintEffect | None = None
     """Of non-operational nodes; None: they get neither taint nor condition."""
 
@@ -110,6 +111,7 @@ def parse(arguments: Sequence[str] | None = None) -> Options:
         ),
         fence_agent=_fence_agent(given),
         seals=given.seal_guardians,
+        virtual_nodes=given.virtual_nodes,
         taint=given.taint_non_operational_nodes,
     )
 
@@ -323,6 +325,9 @@ def _guardians(parser: argparse.ArgumentParser) -> None:
         "--seal-guardians",
         action="store_true",
         help="restart machines of a lost node elsewhere once its guardian must have ended their guests",
+    )
+    parser.add_argument(
+        "--virtual-nodes", action="store_true", help="do this also on a virtual machine: once it was paused, guests may run twice"
     )
 
 

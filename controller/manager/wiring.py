@@ -23,9 +23,10 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Protocol
+from pathlib import Path
+from typing import Final, Protocol
 
-from apiserver.apis.virt.places import deadlines, names
+from apiserver.apis.virt.places import deadlines, hypervisors, names
 from apiserver.apis.virt.places.resources import MIGRATIONS, WATCH_IDLE_SECONDS
 from apiserver.client.delegated import Access
 from apiserver.client.informer import Informer
@@ -57,6 +58,7 @@ logger = logging.getLogger(__name__)
 
 USER_AGENT = "virt-controller"
 LEASE = "virt-controller"
+CPUINFO: Final = Path("/proc/cpuinfo")
 
 
 class Runnable(Protocol):
@@ -193,7 +195,8 @@ def _sealing(environment: Environment) -> Sealing:
     client, clock = environment.client, environment.clock
     recorder = Recorder(client, USER_AGENT, clock)
     identity = identity_of(environment.options.identity)
-    return Sealing(client, recorder, clock, _lease_namespace(environment), identity, deadlines.elapsed)
+    may_seal = environment.options.virtual_nodes or not hypervisors.may_be_virtual(CPUINFO.read_text())
+    return Sealing(client, recorder, clock, _lease_namespace(environment), identity, deadlines.elapsed, may_seal=may_seal)
 
 
 async def _elected(environment: Environment, lead: Callable[[], Awaitable[None]]) -> None:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from apiserver.apis.virt import guards
 from apiserver.apis.virt.guards import Promise, Times
+
+SEAL_REFUSED: Final = "SealRefused"
+VIRTUAL_NODE: Final = "VirtualNode"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +42,7 @@ def fresh_voters(promises: Mapping[str, Promise], sent: Mapping[str, float], own
 
     ``sent`` has the time when this replica began to write each beat: a guardian read the beat, and then sent its renewal, after that.
     """
-    echoed = {name: sent.get(each.beats.get(own, "")) for name, each in promises.items() if not each.withdrawn}
+    echoed = {name: sent.get(each.beats.get(own, "")) for name, each in promises.items() if each.virtual or not each.withdrawn}
     return frozenset(name for name, at in echoed.items() if at is not None and now - at <= times.fresh)
 
 
@@ -56,9 +59,10 @@ class Nothing:
 
 @dataclass(frozen=True, slots=True)
 class Refuse:
-    """The guardian is silent, and its Lease is not sealed."""
+    """The guardian is silent, and its Lease is not sealed. ``reason``: of the Event."""
 
     message: str
+    reason: str = SEAL_REFUSED
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,13 +73,26 @@ class Seal:
 Decision: TypeAlias = Nothing | Refuse | Seal
 
 
-def plan(watch: Watch, promise: Promise, fresh: frozenset[str], times: Times) -> Decision:
-    """Return what to do with an unsealed Lease with this promise: Nothing, Seal, or Refuse if too few of its voters are in ``fresh``."""
-    if promise.withdrawn or watch.read_at - watch.unchanged_since < times.wait:
+def plan(watch: Watch, promise: Promise, fresh: frozenset[str], times: Times, *, allowed: bool = True) -> Decision:
+    """Return what to do with an unsealed Lease with this promise: Nothing, Seal, or Refuse, such as if too few voters are in ``fresh``.
+
+    ``allowed``: this replica may seal. If not, it refuses only once another one would have sealed.
+    """
+    unchanged = watch.read_at - watch.unchanged_since
+    if unchanged < times.wait:
+        return Nothing()
+    if promise.virtual:
+        return Refuse("promises nothing on a virtual machine, which may be paused", VIRTUAL_NODE)
+    if promise.withdrawn:
         return Nothing()
     if not guards.majority(fresh, promise.voters):
         return Refuse(_too_few(promise, fresh))
-    return Seal() if may_seal(watch, times) else Nothing()
+    if not may_seal(watch, times):
+        return Nothing()
+    if allowed:
+        return Seal()
+    told = "virt-controller runs on a virtual machine, which may be paused"
+    return Refuse(told, VIRTUAL_NODE) if unchanged >= 2 * times.wait else Nothing()
 
 
 def _too_few(promise: Promise, fresh: frozenset[str]) -> str:

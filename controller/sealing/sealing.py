@@ -32,7 +32,10 @@ FIELD_MANAGER: Final = "virt-controller"
 
 
 class Sealing:
-    """Seals guardians' Leases, by what one replica sees. ``elapsed`` is CLOCK_BOOTTIME; ``identity`` is unique per run of the process."""
+    """Seals guardians' Leases, by what one replica sees. ``elapsed`` is CLOCK_BOOTTIME; ``identity`` is unique per run of the process.
+
+    ``may_seal``: no hypervisor can pause this replica, with its clocks, or the administrator accepts that.
+    """
 
     def __init__(
         self,
@@ -43,6 +46,8 @@ class Sealing:
         identity: str,
         elapsed: Callable[[], float],
         protocol: Times = guards.DEFAULT,
+        *,
+        may_seal: bool = True,
     ) -> None:
         self._client = client
         self._recorder = recorder
@@ -51,6 +56,7 @@ class Sealing:
         self._identity = identity
         self._elapsed = elapsed
         self._times = protocol
+        self._may_seal = may_seal
         self._watches: dict[str, Watch] = {}
         self._sent: dict[str, float] = {}
         """When the write of each beat began."""
@@ -137,7 +143,7 @@ class Sealing:
                 logger.warning("cannot decide about a Lease", extra={"node": name, "error": str(error) or "timeout"})
 
     async def _decide(self, lease: Object, name: str, promise: Promise, fresh: frozenset[str]) -> None:
-        decision = seal_plan.plan(self._watches[name], promise, fresh, self._times)
+        decision = seal_plan.plan(self._watches[name], promise, fresh, self._times, allowed=self._may_seal)
         if not isinstance(decision, Seal | Refuse):
             self._refused.pop(name, None)
             return
@@ -150,7 +156,8 @@ class Sealing:
         if not node_states.kubelet_is_unreachable(node):
             return
         if isinstance(decision, Refuse):
-            self._refuse(node, name, decision.message)
+            if not node_states.is_fenced(node):
+                self._refuse(node, name, decision)
             return
         at = times.to_rfc3339(self._clock.now())
         try:
@@ -163,13 +170,15 @@ class Sealing:
         logger.warning("sealed a Lease", extra={"node": name, "unchanged": unchanged, "fresh": voters, "pods": len(promise.pods)})
         self._recorder.event(node, NODES, "Warning", "NodeSealed", _words(name, unchanged, voters))
 
-    def _refuse(self, node: Object, name: str, message: str) -> None:
+    def _refuse(self, node: Object, name: str, refusal: Refuse) -> None:
         now, (before, at) = self._elapsed(), self._refused.get(name, ("", float("-inf")))
-        if before == message and now - at < REFUSAL_SECONDS:
+        if before == refusal.message and now - at < REFUSAL_SECONDS:
             return
-        self._refused[name] = (message, now)
-        told = f"the guardian of node {name} is silent, but {message}, so machines of the node do not restart elsewhere. If you are certain"
-        self._recorder.event(node, NODES, "Warning", "SealRefused", f"{told} that the node is off: kubectl virt fence {name} --off")
+        self._refused[name] = (refusal.message, now)
+        told = f"the guardian of node {name} is silent, but {refusal.message}, so machines of the node do not restart elsewhere"
+        remedy = f"If you are certain that the node is off: kubectl virt fence {name} --off"
+        agent = "A fence agent restarts them. " if refusal.reason == seal_plan.VIRTUAL_NODE else ""
+        self._recorder.event(node, NODES, "Warning", refusal.reason, f"{told}. {agent}{remedy}")
 
 
 def _words(name: str, unchanged: float, voters: list[str]) -> str:

@@ -18,6 +18,7 @@ from apiserver.apis.core.resources import LEASES
 from apiserver.apis.meta import errors
 from apiserver.apis.meta.objects import Object, annotations_of, dig, name_of
 from apiserver.apis.virt import guards, node_protocol
+from apiserver.apis.virt.guards import Promise
 from apiserver.apis.virt.places import names, node_states
 from apiserver.client.informer import Informer
 from apiserver.client.rest import Client
@@ -178,9 +179,17 @@ class NodeReports:
 
     def promised_pods(self, node: str) -> frozenset[str] | None:
         """Return the uids of the pods that a node's guardian promised to end; None without a promise."""
-        found = None if self._guardians is None else self._guardians.get(self._namespace, names.guardian_lease(node))
-        promise = None if found is None else guards.promise_of(found)
+        promise = self._promise(node)
         return None if promise is None or promise.withdrawn else frozenset(promise.pods)
+
+    def is_virtual(self, node: str) -> bool:
+        """Return whether a node's guardian promises nothing because the node may be a virtual machine."""
+        promise = self._promise(node)
+        return promise is not None and promise.virtual
+
+    def _promise(self, node: str) -> Promise | None:
+        found = None if self._guardians is None else self._guardians.get(self._namespace, names.guardian_lease(node))
+        return None if found is None else guards.promise_of(found)
 
     async def unreachable(self, nodes: Iterable[str]) -> Unreachable:
         """Return which of these nodes have unreachable kubelets; read virt-handler's Lease from the server if it seems expired."""

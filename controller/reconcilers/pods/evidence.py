@@ -30,7 +30,8 @@ async def gather(reports: NodeReports, nodes: Iterable[str], absent: Sequence[Ti
     named = {node for node in nodes if node}
     unreachable = await reports.unreachable(named)
     promised = {node: pods for node in named if (pods := reports.promised_pods(node)) is not None}
-    found = Evidence(unreachable, tuple(each.pod for each in absent), reports.sealed_pods(), promised)
+    virtual = frozenset(filter(reports.is_virtual, named))
+    found = Evidence(unreachable, tuple(each.pod for each in absent), reports.sealed_pods(), promised, virtual)
     for each in absent:
         verdict = liveness.verdict(each.pod, found)
         if isinstance(verdict, Unknown) and verdict.until is not Decider.TIME:

@@ -116,6 +116,8 @@ class Evidence:
     """By node, the uids of the pods that the sealed Lease of its guardian lists."""
     promised: Mapping[str, frozenset[str]] = field(default_factory=dict)
     """By node with a guardian, the uids of the pods that it promised to end."""
+    virtual: frozenset[str] = frozenset()
+    """Nodes with a guardian that promises nothing because they may be virtual machines."""
 
 
 NOTHING: Final = Evidence()

@@ -70,6 +70,8 @@ def _report_lost(seen: Observed, lost: Object) -> tuple[Action, ...]:
 
 
 def _of_guardian(node: str, pod: str, seen: Observed) -> str:
+    if node in seen.evidence.virtual:
+        return "; its guardian promises nothing on a virtual machine (VirtualNode): only a fence agent restarts it"
     promised = seen.evidence.promised.get(node)
     if promised is None:
         return ""

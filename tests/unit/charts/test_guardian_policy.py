@@ -120,8 +120,12 @@ def test_a_guardian_has_the_right_to_end_processes_and_no_other() -> None:
     assert container["securityContext"]["capabilities"] == {"drop": ["ALL"], "add": ["KILL"]}
     assert container["securityContext"]["allowPrivilegeEscalation"] is False
     assert [each["hostPath"]["path"] for each in pod["volumes"] if "hostPath" in each] == [deadlines.DIRECTORY]
-    given = options.parse(container["args"], {"NODE_NAME": "node1", "POD_IP": "192.0.2.1"})
+    environment = {"NODE_NAME": "node1", "POD_IP": "192.0.2.1"}
+    given = options.parse(container["args"], environment)
     assert (given.voters, given.namespace, given.has_guests) == (("node1", "node2", "node3"), NAMESPACE, True)
+    assert not given.virtual_nodes
+    accepting = one("DaemonSet", "virt-guardian", *SETTINGS, "guardian.virtualNodes=true")["spec"]["template"]["spec"]["containers"][0]
+    assert options.parse(accepting["args"], environment).virtual_nodes
 
 
 def test_virt_controller_and_virt_handler_are_told_of_guardians() -> None:
@@ -132,5 +136,7 @@ def test_virt_controller_and_virt_handler_are_told_of_guardians() -> None:
 
     assert controller_options.parse(arguments(*SETTINGS)).seals
     assert not controller_options.parse(arguments(NODE)).seals
+    assert not controller_options.parse(arguments(*SETTINGS)).virtual_nodes
+    assert controller_options.parse(arguments(*SETTINGS, "guardian.virtualNodes=true")).virtual_nodes
     (handler,) = one("DaemonSet", "virt-handler", *SETTINGS)["spec"]["template"]["spec"]["containers"]
     assert {"name": "deadlines", "mountPath": deadlines.DIRECTORY} in handler["volumeMounts"]

@@ -52,8 +52,9 @@ def test_a_voter_is_fresh_by_the_beat_of_this_replica() -> None:
         "c": Promise(beats={"other": "5"}),
         "d": Promise(beats={"own": "5"}, withdrawn=True),
         "e": Promise(beats={"own": "unknown"}),
+        "f": Promise(beats={"own": "5"}, withdrawn=True, virtual=True),
     }
-    assert seal_plan.fresh_voters(promises, {"5": 90.0, "2": 84.9}, "own", 100.0, TIMES) == {"a"}
+    assert seal_plan.fresh_voters(promises, {"5": 90.0, "2": 84.9}, "own", 100.0, TIMES) == {"a", "f"}
 
 
 def test_what_follows() -> None:
@@ -66,3 +67,18 @@ def test_what_follows() -> None:
     assert few == Refuse("only 1 of the 3 voters (a, b, c) report, less than a majority")
     none = seal_plan.plan(watch, replace(PROMISE, voters=("a", "b")), frozenset({"a", "b"}), TIMES)
     assert none == Refuse("its guardian names 2 voters, and at least 3 are needed (guardian.voters)")
+
+
+def test_no_lease_of_a_virtual_machine_is_sealed() -> None:
+    virtual, watch = replace(PROMISE, withdrawn=True, virtual=True), looked(EVERY_3)
+    told = "promises nothing on a virtual machine, which may be paused"
+    assert seal_plan.plan(watch, virtual, frozenset(VOTERS), TIMES) == Refuse(told, "VirtualNode")
+    assert seal_plan.plan(looked(EVERY_3[:5]), virtual, frozenset(VOTERS), TIMES) == Nothing()
+
+
+def test_a_replica_on_a_virtual_machine_seals_nothing() -> None:
+    """It refuses once a replica elsewhere would have sealed."""
+    watch, late = looked(EVERY_3), looked(tuple(float(each) for each in range(0, 103, 3)))
+    told = "virt-controller runs on a virtual machine, which may be paused"
+    assert seal_plan.plan(watch, PROMISE, frozenset(VOTERS), TIMES, allowed=False) == Nothing()
+    assert seal_plan.plan(late, PROMISE, frozenset(VOTERS), TIMES, allowed=False) == Refuse(told, "VirtualNode")

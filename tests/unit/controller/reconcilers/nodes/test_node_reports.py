@@ -5,6 +5,8 @@ from typing import Any
 import pytest
 
 from apiserver.apis.core.resources import LEASES, NODES
+from apiserver.apis.virt import guards
+from apiserver.apis.virt.guards import Promise
 from apiserver.apis.virt.places import names, node_states
 from apiserver.client.informer import Informer
 from controller.reconcilers.nodes.node_reports import (
@@ -143,6 +145,17 @@ def test_a_node_is_silent_when_neither_of_its_two_gives_a_sign(
     left: dict[str, float], missing: set[str], off: set[str], unreachable: Unreachable
 ) -> None:
     assert unreachable_of(left, missing=missing, off=off) == unreachable
+
+
+def test_a_guardians_lease_says_that_its_node_is_virtual() -> None:
+    no_client: Any = None
+    guardians = Informer(no_client, LEASES)
+    reports = NodeReports(no_client, Informer(no_client, NODES), Informer(no_client, LEASES), "ns", Elapsed(), guardians)
+    for name, virtual in (("a", True), ("b", False)):
+        promise = Promise(withdrawn=virtual, virtual=virtual)
+        guardians.remember(guards.lease(name, "ns", promise, "2026-01-01T00:00:00.000000Z", None))
+    assert [reports.is_virtual(each) for each in ("a", "b", "c")] == [True, False, False]
+    assert [reports.promised_pods(each) for each in ("a", "b", "c")] == [None, frozenset(), None]
 
 
 def test_census_counts_no_fenced_node(elapsed: Elapsed) -> None:

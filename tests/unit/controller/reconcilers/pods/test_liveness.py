@@ -215,6 +215,9 @@ class CutNode:
     def promised_pods(self, node: str) -> None:
         return None
 
+    def is_virtual(self, node: str) -> bool:
+        return False
+
     async def unreachable(self, _: Any) -> Unreachable:
         lost = frozenset({"node1"}) if self.is_lost else frozenset[str]()
         return Unreachable(lost, off=lost if self.called_off else frozenset())

@@ -178,6 +178,9 @@ class Server:
     def promised_pods(self, _: str) -> None:
         return None
 
+    def is_virtual(self, _: str) -> bool:
+        return False
+
     async def unreachable(self, _: Any) -> Unreachable:
         return unreachable_of({"node1": 0.0}, missing=(), off=("node1",) if self.fenced else ())
 

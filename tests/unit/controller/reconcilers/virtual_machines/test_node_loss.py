@@ -113,6 +113,14 @@ def test_a_lost_machine_says_what_its_guardian_promised(promised: dict[str, bool
     assert "kubectl virt fence node1 --off" in message
 
 
+def test_a_machine_lost_with_a_virtual_node_says_so() -> None:
+    vm, pod = a_vm(phase="Running", attempts=[an_attempt()]), a_pod(phase="Running", node="node1")
+    status = written(plan(seen(vm, pod, evidence=sealed(virtual=frozenset({"node1"})))))
+    message = (condition(status["conditions"], "Ready") or {})["message"]
+    assert "promises nothing on a virtual machine (VirtualNode): only a fence agent restarts it. If" in message
+    assert "kubectl virt fence node1 --off" in message
+
+
 def test_an_attempt_that_ends_on_a_live_node_is_not_lost() -> None:
     vm = a_vm(phase="Running", attempts=[an_attempt()])
     own = Absent(vm["status"]["podName"], vm["status"]["podUID"], "node1", 0.0)
