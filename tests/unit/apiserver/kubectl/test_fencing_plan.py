@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from apiserver.apis.meta.lines import one_line
 from apiserver.apis.virt.places import fencing, node_states
 from apiserver.kubectl import fencing_plan
 
@@ -75,3 +76,16 @@ def test_question_names_the_machines_up_to_a_limit() -> None:
     assert "12 virtual machines" in text
     assert "ns/vm9, and 2 more." in text
     assert "It had 0 virtual machines." in fencing_plan.question("node1", [])
+    assert "more" not in fencing_plan.question("node1", [f"ns/vm{each}" for each in range(fencing_plan.LISTED)])
+    assert "Its virtual machines are unknown." in fencing_plan.question("node1", None)
+
+
+def test_a_status_in_the_refusal_is_short() -> None:
+    assert f"(Ready is {one_line('x' * 30, 20)})" in fencing_plan.refusal(node("x" * 30), "node1")
+
+
+@pytest.mark.parametrize(("reason", "kind"), [("NodeFenced", "Warning"), ("NodeUnfenced", "Normal")])
+def test_an_event_names_the_node(reason: str, kind: str) -> None:
+    found = fencing_plan.event({"metadata": {"name": "n" * 253, "uid": "u"}}, reason, "message", NOW)
+    assert (found["type"], found["reason"], found["count"]) == (kind, reason, 1)
+    assert found["metadata"] == {"generateName": f"{'n' * 200}.", "namespace": "default"}

@@ -50,7 +50,9 @@ def test_three_machines_that_failed_there_and_ran_elsewhere() -> None:
 
 def test_a_machine_that_fails_by_design_is_no_evidence() -> None:
     by_design = [vm(name, failed("bad", 3), failed("good", 2), failed("other", 1)) for name in "abcd"]
-    edited = [vm(name, failed("bad", 3) | {"generation": 1}, ran("good", 2) | {"generation": 2}) for name in "qrst"]
+    edited = [
+        vm(name, failed("bad", 3) | {"generation": each}, ran("good", 2) | {"generation": each + 1}) for each in (1, 9) for name in "qrs"
+    ]
     once = [vm(name, failed("bad", 1)) for name in "efgh"]
     crashed = [vm(name, {**ran("bad", 5), **failed("bad", 1)}, ran("good", 0.5)) for name in "ijkl"]
     back = [vm(name, failed("bad", 3), ran("bad", 2)) for name in "mnop"]
@@ -59,11 +61,12 @@ def test_a_machine_that_fails_by_design_is_no_evidence() -> None:
 
 def test_failures_far_apart_do_not_count_together() -> None:
     assert avoided(moved("a", 25), moved("b", 14), moved("c", 2)) == {}
+    assert set(avoided(moved("a", 12), moved("b", 7), moved("c", 2))) == {"bad"}
 
 
 def test_a_success_there_clears_the_node() -> None:
     machines = [moved("a", 9), moved("b", 5), moved("c", 2)]
-    assert avoided(*machines, vm("d", ran("bad", 1))) == {}
+    assert avoided(*machines, vm("d", ran("bad", 1))) == avoided(*machines, vm("d", ran("bad", 0))) == {}
     assert set(avoided(*machines, vm("d", ran("bad", 20)))) == {"bad"}
     assert avoided(*(moved(name, 2) for name in "abc"), vm("d", ran("bad", 2))) == {}
 
@@ -72,6 +75,17 @@ def test_machines_of_two_namespaces_are_counted() -> None:
     machines = [moved("a", 9), moved("b", 5), moved("c", 2)]
     machines[0]["metadata"]["namespace"] = "other"
     assert avoided(*machines)["bad"].namespaces == 2
+
+
+@pytest.mark.parametrize(("node", "other"), [("bad", "other"), ("other", "bad")])
+def test_an_attempt_that_did_not_fail_is_no_evidence(node: str, other: str) -> None:
+    stopped = failed(other, 4) | {"result": "Stopped"}
+    assert set(avoided(*(vm(name, stopped, failed(node, 3), ran("good", 2)) for name in "abc"))) == {node}
+
+
+def test_only_existing_nodes_are_avoided() -> None:
+    assert avoided(*(moved(name, 2, "gone") for name in "abc")) == {}
+    assert failed_starts.nodes_of_failures(moved("a", 2, "")) == []
 
 
 def test_a_migration_is_no_start() -> None:
@@ -103,8 +117,14 @@ def test_after_the_pause_a_failed_trial_doubles_it() -> None:
     assert (verdict.until, verdict.is_on_trial(NOW)) == (NOW - timedelta(minutes=12), True)
     assert not avoided(*machines, moved("d", 1))["bad"].is_on_trial(NOW)
     assert avoided(*machines, moved("d", 1))["bad"].until == NOW - timedelta(minutes=1) + timedelta(minutes=20)
+    assert failed_starts.Verdict(NOW, 3, 2).is_on_trial(NOW)
     many = [moved(f"m{each}", 1) for each in range(40)]
     assert avoided(*many)["bad"].until == NOW - timedelta(minutes=1) + timedelta(hours=2)
+
+
+@pytest.mark.parametrize(("found", "nodes", "too_many"), [(2, 3, True), (3, 6, False), (4, 6, True)])
+def test_more_than_half_of_the_nodes_are_too_many(found: int, nodes: int, too_many: bool) -> None:
+    assert failed_starts.too_many(range(found), range(nodes)) is too_many
 
 
 def test_if_most_nodes_seem_bad_none_is_avoided() -> None:
@@ -126,10 +146,12 @@ def test_an_invalid_status_is_no_evidence(status: Any) -> None:
 
 def test_a_time_in_the_future_does_not_count() -> None:
     assert avoided(moved("a", -60), moved("b", -60), moved("c", -60)) == {}
+    assert set(avoided(*(moved(name, 0) for name in "abc"))) == {"bad"}
 
 
 def test_old_failures_make_no_suspects() -> None:
-    assert avoided(*(moved(name, 241) for name in "abc")) == {}
+    assert avoided(*(moved(name, 241) for name in "abc")) == avoided(*(moved(name, 240) for name in "abc")) == {}
+    assert failed_starts.nodes_of_failures(moved("a", 240), NOW) == []
     assert set(avoided(*(moved(name, 239) for name in "abc"))) == {"bad"}
     machine = moved("a", 300)
     assert failed_starts.nodes_of_failures(machine) == ["bad"]

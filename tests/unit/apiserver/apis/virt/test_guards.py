@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -36,21 +37,61 @@ def test_a_lease_replaces_one_version() -> None:
     "changed",
     [
         {"serial": 1},
-        {"pods": "x"},
+        {"pods": {}},
         {"pods": ["../x"]},
         {"pods": [UID] * (guards.MAX_PODS + 1)},
         {"voters": [1]},
-        {"voters": ["v"] * 10},
+        {"voters": {}},
+        {"voters": ["v"] * (guards.MAX_VOTERS + 1)},
+        {"beats": {str(each): "1" for each in range(guards.MAX_BEATS + 1)}},
         {"beats": {"a": 1}},
         {"beats": []},
         {"withdrawn": "no"},
         {"virtual": 1},
-        {"address": "x" * 5000},
+        {"address": "x" * (guards.MAX_TEXT + 1)},
         {"boot": None},
     ],
 )
 def test_an_invalid_promise_is_none(changed: dict[str, Any]) -> None:
     assert guards.promise_of(a_lease(**changed)) is None
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"pods": [UID] * guards.MAX_PODS},
+        {"voters": ["v"] * guards.MAX_VOTERS},
+        {"beats": {str(each): "1" for each in range(guards.MAX_BEATS)}},
+        {"address": "x" * guards.MAX_TEXT},
+    ],
+)
+def test_a_promise_at_a_limit_is_valid(changed: dict[str, Any]) -> None:
+    assert guards.promise_of(a_lease(**changed)) is not None
+
+
+def test_a_promise_has_a_limit_and_defaults() -> None:
+    made = a_lease()
+    longest = "{}".ljust(guards.MAX_PROMISE)
+    for text, promise in ((longest, Promise()), (f"{longest} ", None)):
+        made["metadata"]["annotations"] = {guards.PROMISE_ANNOTATION: text}
+        assert guards.promise_of(made) == promise
+
+
+@pytest.mark.parametrize(
+    ("changed", "count"),
+    [
+        ({}, 0),
+        ({"silence": 20.5}, 0),
+        ({"silence": 20.0}, 1),
+        ({"silence": 19.0}, 1),
+        ({"wait": 47.5}, 0),
+        ({"wait": (40.0 + 2.0) * guards.DRIFT + 3.0 + 2.0}, 0),
+        ({"wait": 47.4}, 1),
+        ({"silence": 0.0, "wait": 0.0}, 2),
+    ],
+)
+def test_times_are_safe_up_to_their_limits(changed: dict[str, float], count: int) -> None:
+    assert len(guards.faults(replace(guards.DEFAULT, **changed))) == count
 
 
 @pytest.mark.parametrize("text", [None, 5, "", "[]", "{", "[" * 100_000, "x" * 300_000])
@@ -71,6 +112,8 @@ def test_a_sealed_lease_ends_only_pods_of_its_node() -> None:
 
 def test_a_majority_is_more_than_half_of_at_least_three() -> None:
     assert guards.majority({"a", "b"}, ("a", "b", "c"))
+    assert guards.majority({"a", "b", "c"}, "abcde")
+    assert not guards.majority({"a", "b", "c"}, "abcdefg")
     assert not guards.majority({"a", "x"}, ("a", "b", "c"))
     assert not guards.majority({"a", "b"}, ("a", "b", "c", "d"))
     assert not guards.majority({"a", "b"}, ("a", "b"))

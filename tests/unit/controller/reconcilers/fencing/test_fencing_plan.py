@@ -35,6 +35,7 @@ UNREACHABLE = Observed(node(), reports_for=0.0, unreachable_for=10.0, waiting=1,
         ({"reports_for": 7.0}, Wait(7.0)),
         ({"waiting": 0}, Wait(fencing_plan.LOOK_SECONDS)),
         ({"unreachable_for": 4.0}, Wait(6.0)),
+        ({"unreachable_for": 12.0}, Fence()),
         ({"unreachable": 1, "nodes": 2}, Fence()),
         ({"node": fenced("jane", "Unknown", ONE)}, Nothing()),
         ({"node": fenced("jane", "True", TWO), "reports_for": None}, Nothing()),
@@ -48,6 +49,12 @@ def test_unreachable_node_is_fenced_and_its_start_unfences_it(changes: dict[str,
     assert plan(dataclasses.replace(UNREACHABLE, **changes)) == decision
 
 
+@pytest.mark.parametrize(("before", "now", "restarted"), [(TWO, ONE, True), (ONE, "", False), (ONE, ONE, False)])
+def test_another_boot_is_a_restart(before: str, now: str, restarted: bool) -> None:
+    by_agent = fencing.fenced(node(boot=before), "agent", NOW, until_restart=True)
+    assert fencing_plan.has_restarted({**by_agent, "status": node("True", now)["status"]}) == restarted
+
+
 @pytest.mark.parametrize(("unreachable", "nodes"), [(2, 3), (1, 1), (3, 5)])
 def test_unreachability_of_most_nodes_is_a_fault_of_the_network(unreachable: int, nodes: int) -> None:
     decision = plan(dataclasses.replace(UNREACHABLE, unreachable=unreachable, nodes=nodes))
@@ -59,6 +66,7 @@ def test_unreachability_of_most_nodes_is_a_fault_of_the_network(unreachable: int
 @pytest.mark.parametrize(("after", "speaks"), [(node(), False), (node("True"), True), (node("False"), True), (node("True", TWO), False)])
 def test_a_kubelet_of_the_same_boot_contradicts_the_agent(after: dict[str, Any], speaks: bool) -> None:
     assert bool(fencing_plan.contradiction(node(), after)) == speaks
+    assert not fencing_plan.contradiction(node(boot=TWO), node("True", ONE))
 
 
 def machine(node_name: str = "node1", **spec: Any) -> dict[str, Any]:
@@ -68,7 +76,10 @@ def machine(node_name: str = "node1", **spec: Any) -> dict[str, Any]:
 
 def test_only_machines_that_restart_elsewhere_need_a_fence() -> None:
     assert fencing_plan.restarts_elsewhere(machine(), "node1")
-    assert not fencing_plan.restarts_elsewhere(machine("node2"), "node1")
+    assert not any(fencing_plan.restarts_elsewhere(machine(each), "node1") for each in ("node0", "node2"))
+    without_pod = machine()
+    without_pod["status"]["podUID"] = ""
+    assert not fencing_plan.restarts_elsewhere(without_pod, "node1")
     assert not fencing_plan.restarts_elsewhere(machine(onNodeLoss="Wait"), "node1")
     assert not fencing_plan.restarts_elsewhere(machine(runStrategy="Halted"), "node1")
     assert fencing_plan.count_waiting([machine(), machine("node2"), machine()], "node1") == 2
@@ -80,6 +91,7 @@ def test_only_machines_that_restart_elsewhere_need_a_fence() -> None:
         ("Failed", "True", "node1", True),
         ("Scheduling", "False", "node1", True),
         ("Scheduling", "False", "node2", False),
+        ("Scheduling", "False", "node0", False),
         ("Scheduling", "", "node1", False),
         ("Running", "False", "node1", False),
     ],
@@ -90,6 +102,15 @@ def test_a_sealed_machine_needs_a_fence_for_its_disks(phase: str, status: str, n
     lost = [{"number": 1, "podName": "p", "nodeName": node_name, "result": "Failed"}]
     vm["status"] |= {"phase": phase, "attempt": 2, "attempts": [*lost, {"number": 2, "podName": "q"}]}
     vm["status"]["conditions"] = [{"type": "NodeLost", "status": status}] if status else []
+    assert fencing_plan.restarts_elsewhere(vm, "node1") == waits
+
+
+@pytest.mark.parametrize(("ended", "waits"), [([], False), (["node2", "node1"], True)])
+def test_disks_wait_on_the_node_of_the_last_attempt(ended: list[str], waits: bool) -> None:
+    vm = machine("")
+    attempts = [{"number": number, "podName": "p", "nodeName": each, "result": "Failed"} for number, each in enumerate(ended, 1)]
+    vm["status"] |= {"phase": "Scheduling", "attempt": 3, "attempts": [*attempts, {"number": 3, "podName": "q"}]}
+    vm["status"]["conditions"] = [{"type": "NodeLost", "status": "False"}]
     assert fencing_plan.restarts_elsewhere(vm, "node1") == waits
 
 

@@ -16,7 +16,7 @@ from controller.reconcilers.pods.liveness import Absent, Evidence
 from controller.reconcilers.settings import Restarts, Settings
 from controller.reconcilers.virtual_machines import restart_turns
 from controller.reconcilers.virtual_machines.observed import Observed
-from controller.reconcilers.virtual_machines.restart_turns import Queue
+from controller.reconcilers.virtual_machines.restart_turns import Queue, Turn
 from controller.reconcilers.virtual_machines.virtual_machine_plan import plan
 from tests.unit.controller.reconcilers.builders import a_pod, a_vm, an_attempt
 
@@ -180,6 +180,8 @@ def test_machines_restart_by_priority_a_few_at_a_time() -> None:
     assert started(machines, high=-1) == ["a", "c"]
     assert started(machines, **{"high": 5, "": 10}) == ["a", "c"]
     assert started([*machines[:2], lost("x", status="False")], high=1) == ["b"]
+    low = [lost(name, priorityClassName="low", ago=9.0) for name in ("b", "c")]
+    assert started([lost("a"), *low], low=-1) == ["a", "b"]
 
 
 def test_recent_restarts_take_their_places_for_an_interval() -> None:
@@ -190,6 +192,42 @@ def test_recent_restarts_take_their_places_for_an_interval() -> None:
     found = restart_turns.turn(machine, Queue((machine, recent, other)), LIMITS, NOW)
     assert found is not None
     assert (found.ahead, found.seconds) == (0, 3.0)
+
+
+def test_recent_restarts_are_other_machines_newest_first() -> None:
+    ages = {"a": 9.0, "m": 3.0, "x": 1.0, "y": -5.0, "z": 10.0}
+    machines = tuple(lost(name, status="False", ago=ago) for name, ago in ages.items())
+    assert list(Queue(machines).recent(machines[1], 10.0, NOW)) == [0.0, 1.0, 9.0]
+
+
+@pytest.mark.parametrize(("age", "turn"), [(0.5, Turn(0, 1.5)), (-5.0, Turn(0, 2.0)), (2.0, None), (2.5, None)])
+def test_the_others_are_known_after_a_moment(age: float, turn: Turn | None) -> None:
+    machine = lost(ago=0.0)
+    assert restart_turns.turn(machine, Queue((machine,)), LIMITS, NOW + timedelta(seconds=age)) == turn
+
+
+@pytest.mark.parametrize(
+    ("limits", "recent", "ahead", "seconds"),
+    [
+        (LIMITS, [4.0], 1, 5.5),
+        (LIMITS, [9.0, 9.0], 0, 1.0),
+        (dataclasses.replace(LIMITS, seconds=2.0), [], 3, 4.0),
+        (dataclasses.replace(LIMITS, seconds=2.0), [], 4, 6.0),
+    ],
+)
+def test_a_turn_comes_with_the_next_places(limits: Restarts, recent: list[float], ahead: int, seconds: float) -> None:
+    restarted = [lost(f"r{each}", status="False", ago=ago) for each, ago in enumerate(recent)]
+    first, machine = [lost(f"f{each}", ago=9.0) for each in range(ahead)], lost("m")
+    found = restart_turns.turn(machine, Queue((*restarted, *first, machine)), limits, NOW + timedelta(seconds=0.5))
+    assert found == Turn(ahead, seconds)
+
+
+def test_restarted_machines_and_those_that_start_hold_no_place() -> None:
+    restarted, starting = [lost(name, status="False", ago=20.0) for name in ("a", "b")], [lost(name, ago=9.0) for name in ("c", "d")]
+    for each in starting:
+        each["status"]["phase"] = "Scheduling"
+    machine = lost("m")
+    assert restart_turns.turn(machine, Queue((*restarted, *starting, machine)), LIMITS, NOW) is None
 
 
 def test_a_long_queue_is_looked_at_less_often() -> None:
