@@ -97,9 +97,9 @@ class Side:
         self.unkillable = False
         self.start()
 
-    def start(self) -> None:
+    def start(self, *, promises: bool = True) -> None:
         self.killer = Killer(lambda: self.world.now, self._end)
-        settings = Settings(self.name, NAMESPACE, VOTERS, self.boot)
+        settings = Settings(self.name, NAMESPACE, VOTERS, self.boot, promises=promises)
         self.guardian = Guardian(
             self.link, settings, self.killer, self.file, lambda: self.pods, SystemClock(), lambda: self.world.now, self._ask
         )

@@ -16,6 +16,7 @@ from tests.fakes.kubeapi import FakeAPI
 
 pytestmark = pytest.mark.timeout(300)
 NEVER = 1e9
+OTHER_POD = "00000000-0000-4000-8000-00000000000b"
 
 
 @pytest.fixture
@@ -105,7 +106,7 @@ async def test_a_returned_node_ends_listed_guests_and_is_unsealed(world: World) 
     side = world.sides["a"]
     side.link.up = False
     await world.pass_time(70, until=lambda: world.sealed_at is not None)
-    side.pods.add("00000000-0000-4000-8000-00000000000b")
+    side.pods.add(OTHER_POD)
     side.link.up = True
     await world.pass_time(1)
     assert side.pods == set()
@@ -147,9 +148,9 @@ async def test_a_guardian_that_ends_takes_its_promise_back(world: World) -> None
     assert (side.pods, world.sealed_at) == ({POD}, None)
 
 
-async def begin_again(side: Side) -> None:
+async def begin_again(side: Side, *, promises: bool = True) -> None:
     await side.guardian.withdraw()
-    side.start()
+    side.start(promises=promises)
 
 
 @pytest.mark.parametrize("lands_after", [None, NEVER])
@@ -281,16 +282,43 @@ async def test_a_guardian_with_too_few_voters_is_refused(world: World) -> None:
     for name in ("a", "b"):
         world.sides[name].runs = False
     await world.pass_time(100)
+    told = await refusal(world, "SealRefused")
+    assert "only 1 of the 3 voters (a, b, c) report" in told
+    assert "kubectl virt fence a --off" in told
+
+
+async def test_a_virtual_node_votes_but_its_guests_run_on(world: World) -> None:
+    """``b`` is one of the two voters that report."""
+    a, b = world.sides["a"], world.sides["b"]
+    b.pods.add(OTHER_POD)
+    for each in (a, b):
+        await begin_again(each, promises=False)
+    await world.pass_time(30)
+    a.link.up = False
+    await world.pass_time(100)
+    assert (a.pods, world.sealed_at) == ({POD}, None)
+    told = await refusal(world, "VirtualNode")
+    assert "promises nothing on a virtual machine" in told
+    assert "A fence agent restarts them. If you are certain that the node is off: kubectl virt fence a --off" in told
+    a.link.up = True
+    await begin_again(a)
+    await world.pass_time(30)
+    a.link.up = False
+    await world.pass_time(70, until=lambda: world.sealed_at is not None)
+    assert (a.pods, b.pods) == (set(), {OTHER_POD})
+    assert world.sealed_at is not None
+
+
+async def refusal(world: World, reason: str) -> str:
     told: list[str] = []
     async with asyncio.timeout(10), asyncio.TaskGroup() as tasks:
         writing = tasks.create_task(world.recorder.run())
         while not told:
             await asyncio.sleep(0.02)
             events = world.api.all("/api/v1/events")
-            told = [each["message"] for each in events if each["reason"] == "SealRefused" and each["involvedObject"]["name"] == "a"]
+            told = [each["message"] for each in events if each["reason"] == reason and each["involvedObject"]["name"] == "a"]
         writing.cancel()
-    assert "only 1 of the 3 voters (a, b, c) report" in told[0]
-    assert "kubectl virt fence a --off" in told[0]
+    return told[0]
 
 
 @pytest.mark.parametrize("seed", range(6))
