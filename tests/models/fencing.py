@@ -47,6 +47,8 @@ class Protocol:
     """The controller may read an old version of A's Lease."""
     pauses: bool = False
     """A's hypervisor may pause A, whose clocks stand still."""
+    voter_pauses: bool = False
+    """The same for X. Its clock does not run ahead later."""
 
 
 class State(NamedTuple):
@@ -118,6 +120,9 @@ def _steps(state: State, protocol: Protocol) -> Iterator[tuple[str, State]]:
         yield "a tick, and the controller reads an old Lease of A", _tick(state, protocol, reads=True, stale=True)
     if protocol.pauses:
         yield "a tick, and A is paused", _tick(state, protocol, reads=True, paused=True)
+    if protocol.voter_pauses:
+        for reads in (False, True):
+            yield "a tick, and X is paused", _tick(state, protocol, reads=reads)._replace(sent=state.sent)
 
 
 def _node_a(state: State, protocol: Protocol) -> Iterator[tuple[str, State]]:

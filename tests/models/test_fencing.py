@@ -20,6 +20,10 @@ def test_no_reachable_state_has_two_guests() -> None:
     assert result.states == 240_609, "the exploration is not cut short"
 
 
+def test_a_paused_voter_attests_nothing_false() -> None:
+    assert explore(Protocol(voter_pauses=True)).counterexample == ()
+
+
 WEAKER = {
     "the promise counts from the answer": Protocol(counts_from_send=False),
     "freshness counts from the commit": Protocol(echoes=False),

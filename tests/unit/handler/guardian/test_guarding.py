@@ -181,7 +181,7 @@ async def test_a_virtual_node_takes_an_earlier_promise_back() -> None:
     node = Node()
     await node.promising()
     deadline, guardian = node.until, node.guardian(promises=False)
-    assert node.killer.until == deadline == TIMES.promise
+    assert (node.killer.until, deadline) == (TIMES.promise, TIMES.promise)
     node.storage.is_away = True
     await pass_steps(guardian, 8)
     assert (node.until, node.killer.until) == (deadline, deadline)
