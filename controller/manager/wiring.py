@@ -196,6 +196,8 @@ def _sealing(environment: Environment) -> Sealing:
     recorder = Recorder(client, USER_AGENT, clock)
     identity = identity_of(environment.options.identity)
     may_seal = environment.options.virtual_nodes or not hypervisors.may_be_virtual(CPUINFO.read_text())
+    if not may_seal:
+        logger.warning("the node may be a virtual machine: seals no Lease of a guardian (guardian.virtualNodes)")
     return Sealing(client, recorder, clock, _lease_namespace(environment), identity, deadlines.elapsed, may_seal=may_seal)
 
 
