@@ -32,9 +32,9 @@ REQUEST_SECONDS: Final = 60.0
 """As in kube-apiserver."""
 CONNECT_SECONDS: Final = 10.0
 KEEP_SECONDS: Final = 60.0
-"""Of idle connections."""
+"""Life of an idle connection."""
 PAGE: Final = 500
-"""As in client-go."""
+"""client-go's."""
 MAX_BODY_BYTES: Final = 256 << 20
 """500 objects of half a MiB."""
 MAX_ERROR_BYTES: Final = 1 << 20

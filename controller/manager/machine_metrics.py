@@ -48,12 +48,12 @@ _FIGURES: Final[Mapping[str, str]] = {
     "kubevirt_vmi_migration_dirty_memory_rate_bytes": "dirtyBytesPerSecond",
     "kubevirt_vmi_migration_memory_transfer_rate_bytes": "bytesPerSecond",
 }
-"""Of a running Migration, with the field of its progress."""
+"""A running Migration's metrics, with the field of its progress."""
 _TIMES: Final[Mapping[str, str]] = {
     "kubevirt_vmi_migration_start_time_seconds": "startTime",
     "kubevirt_vmi_migration_end_time_seconds": "endTime",
 }
-"""Of a Migration, with the field of its status."""
+"""A Migration's metrics, with the field of its status."""
 MAX_FACT: Final = 64
 """Characters of a guest's fact in a label."""
 ABOUT: Final[Mapping[str, str]] = {

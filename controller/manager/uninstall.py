@@ -110,7 +110,7 @@ async def _observe(client: Client) -> Left:
 
     marked = f"{names.COMPONENT_LABEL}={names.LAUNCHER}"
     pods = await client.list(PODS, label_selector=marked, limit=PODS_AT_ONCE, trim=trimming.trim_pod)
-    # Any pod can have our label. One controlled by a machine is deleted with it, whoever created it.
+    # Any pod can have our label. One controlled by a machine is deleted with it, regardless of its creator.
     owned = tuple(each for each in pods.get("items") or () if ownership.owner_of(each) is not None)
     return Left(await items(REPLICA_SETS), await items(MIGRATIONS), await items(VIRTUAL_MACHINES), owned)
 

@@ -71,7 +71,7 @@ class Runnable(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """What virt-controller's parts share."""
+    """The objects that virt-controller's parts share."""
 
     client: Client
     recorder: Recorder
@@ -83,7 +83,7 @@ class Environment:
     asking: Client | None = None
     """Client for evictions, by default ``client``. Any user can cause evictions, and a client limits its concurrent requests."""
     electing: Client | None = None
-    """Client for the leader's Lease, by default ``client``, in which a renewal waits for the loops' requests."""
+    """Client for the leader's Lease, by default ``client``; there, a renewal waits for the loops' requests."""
 
 
 def runnables(environment: Environment) -> Sequence[Runnable]:
@@ -168,7 +168,7 @@ async def run(environment: Environment, parts: Callable[[Environment], Sequence[
             environment.metrics.leader.value = 0
 
     options = environment.options
-    # No checks: a standby is ready too, so a rolling update does not wait for the lease.
+    # No checks: a standby is also ready, so a rolling update does not wait for the lease.
     health = Health(options.health_port, {})
     metrics = MetricsServer(options.metrics_port, environment.metrics.page, Access(environment.client), options.files)
     asking = environment.asking or environment.client

@@ -16,7 +16,7 @@ SENDING: Final = float("inf")
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """What the guardian knows of its requests; times are seconds of CLOCK_BOOTTIME.
+    """The guardian's knowledge of its requests; times are seconds of CLOCK_BOOTTIME.
 
     ``confirmed`` (None: no promise), ``attested`` and ``tried``: when requests were sent; ``sent``: when the last write ended that may be
     written.

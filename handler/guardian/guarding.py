@@ -44,7 +44,7 @@ class Settings:
     name: str
     """Its node's name, or for a guardian without guests another one."""
     namespace: str
-    """Of the Leases."""
+    """The Leases' namespace."""
     voters: tuple[str, ...]
     boot: str
     address: str = ""
@@ -88,7 +88,7 @@ class Guardian:
         self._peers: dict[str, Promise] = {}
         self._peers_read_at = decisions.NEVER
         self.state = decisions.State(sent=elapsed())  # an earlier guardian may have sent until now
-        if (until := deadline.read()) is not None:  # of an earlier guardian: its promise holds
+        if (until := deadline.read()) is not None:  # an earlier guardian's promise holds
             self.state = decisions.confirmed(self.state, until - settings.times.promise)
             self._voters.append(settings.voters)
             killer.until = until

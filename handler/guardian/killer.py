@@ -1,4 +1,4 @@
-"""Ends the node's guests after the deadline, in a thread of its own: no request can delay it."""
+"""Ends the node's guests after the deadline, in its own thread: no request can delay it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Killer:
         """The last look found none of the ``doomed`` pods."""
 
     def run(self) -> None:
-        """Look for guests that must end, every ``LOOK_SECONDS``, until :meth:`stop`; for a thread of its own."""
+        """Look for guests that must end, every ``LOOK_SECONDS``, until :meth:`stop`; for its own thread."""
         while not self._stopped.wait(LOOK_SECONDS):
             try:
                 self.look()

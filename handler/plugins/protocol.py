@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Final, Literal
 
 VERSION: Final = "1.0.0"
-"""Of the interface in this virt-handler. Major versions are incompatible."""
+"""This virt-handler's version of the interface. Major versions are incompatible."""
 
 Command = Literal["ADD", "DEL", "CHECK", "VERSION"]
 Kind = Literal["network", "storage"]
@@ -35,8 +35,8 @@ FINAL: Final = frozenset({UNSUPPORTED_FIELD, INVALID_CONFIGURATION})
 
 MAX_OUTPUT: Final = 64 << 10
 MAX_ERRORS: Final = 256 << 10
-"""Of which virt-handler logs the end."""
+"""virt-handler logs the last part."""
 SECONDS: Final = 20.0
-"""Of a call."""
+"""Deadline of a call."""
 MAX_DATA: Final = 128 << 20
 """RLIMIT_DATA of each process of a third-party plugin, within virt-handler's own limit."""

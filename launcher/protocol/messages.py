@@ -49,11 +49,11 @@ MAX_OPERATIONS: Final = 16
 """More than a machine lists."""
 
 PropagationMethod = Literal["noCloud", "configDrive", "qemuGuestAgent"]
-"""How public keys get into the guest: meta data of a cloud-init disk, or the guest agent."""
+"""Public keys get into the guest by meta data of a cloud-init disk, or the guest agent."""
 
 LiveChange = live_changes.What
 LIVE_CHANGES: Final = (*live_changes.KNOWN, *hot_plug.KINDS, hot_plug_interfaces.INTERFACE)
-"""``DomainStatus.changes`` of this release."""
+"""This release's ``DomainStatus.changes``."""
 
 DeviceKind = Literal["disk", "interface"]
 MigrationDirection = Literal["outgoing", "incoming"]
@@ -99,9 +99,9 @@ class Lease6:
     router_mac: str = ""
     """Empty: the router announces it itself."""
     answers: tuple[str, ...] = ()
-    """Its addresses for which virt-launcher answers neighbour solicitations."""
+    """virt-launcher answers neighbour solicitations for these addresses."""
     is_default: bool = True
-    """Whether the router gives the guest its default route."""
+    """The router gives the guest its default route."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +138,7 @@ class Machine:
     name: str
     uid: str
     domain: dict[str, Any]
-    """``spec.domain`` as virt-api stores it: defaulted and valid; for XML, the corresponding typed fields."""
+    """The stored ``spec.domain``: defaulted and valid; for XML, the corresponding typed fields."""
     accelerator: Accelerator
     interfaces: tuple[Interface, ...] = ()
     grace_seconds: float = 30.0
@@ -168,7 +168,7 @@ class Image:
     """A file with a suspended guest's memory; ``digest``: SHA-256 of its header, in hexadecimal."""
 
     id: str
-    """Of the operation that saved it; also its file's name."""
+    """The saving operation's id; also its file's name."""
     digest: str
     on_node_disk: bool = False
     """At ``layout.NODE_DISK``, else in the machine's claim."""
@@ -382,9 +382,9 @@ class Change:
 
     what: LiveChange
     name: str
-    """As in the machine."""
+    """Its name in the machine."""
     device: dict[str, Any]
-    """As desired. Only the setting counts."""
+    """The desired device. Only the setting counts."""
 
 
 Action = (

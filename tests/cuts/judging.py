@@ -13,7 +13,7 @@ from tests.cuts.description import Expected
 WINDOW_SECONDS: Final = 0.8
 """Between two looks that reveal two running guests."""
 RUNNING_SHARE: Final = 0.02
-"""Of a processor, by a counting guest; a paused one uses none."""
+"""Processor share of a counting guest; a paused one uses none."""
 PASSING_SECONDS: Final = 10.0
 """Seconds without an answer, beyond the guest's own pause, if nothing is cut: the old pod forwards for so long."""
 
