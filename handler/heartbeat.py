@@ -82,7 +82,7 @@ async def run(
                     uid.lost()
                     await renew(lambda obj: client.create(LEASES, obj, namespace))
         except (errors.StatusError, TransportError, TimeoutError) as error:
-            logger.warning("renew lease %s: %s", name, str(error) or "no answer in time")
+            logger.warning("cannot renew lease %s: %s", name, str(error) or "no answer in time")
         await asyncio.sleep(renew_seconds)
 
 

@@ -161,7 +161,8 @@ class ResourceQuotas:
         """After a Conflict, read the quota into the informer, which may lag; log any other error."""
         if not isinstance(why, Conflict):
             logger.warning(
-                "cannot write the usage of a quota", extra={"namespace": namespace_of(quota), "quota": name_of(quota), "error": str(why)}
+                "cannot write the usage of a ResourceQuota",
+                extra={"namespace": namespace_of(quota), "quota": name_of(quota), "error": str(why)},
             )
             return
         try:
@@ -170,7 +171,8 @@ class ResourceQuotas:
             return
         except (StatusError, TransportError) as error:
             logger.warning(
-                "cannot read a quota again", extra={"namespace": namespace_of(quota), "quota": name_of(quota), "error": str(error)}
+                "cannot read a ResourceQuota after a conflict; its cached copy may be old",
+                extra={"namespace": namespace_of(quota), "quota": name_of(quota), "error": str(error)},
             )
 
 

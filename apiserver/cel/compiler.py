@@ -44,7 +44,7 @@ def compile_expression(environment: Environment, text: str) -> Program:
 
 
 class Compiler:
-    """The compiler of one expression; implements :class:`Nodes`."""
+    """The compiler of one expression; implements :class:`apiserver.cel.code.Nodes`."""
 
     def __init__(self, environment: Environment, source: Source) -> None:
         self.slots = 0

@@ -126,7 +126,7 @@ class _Mover:
     async def _transfer(self) -> None:
         wanted = _lines(await self._in("from", planning.sums(planning.CURRENT)))
         if not wanted:
-            raise Failure("error: etcd's node has no data of etcd")
+            raise Failure("error: found no etcd data on the node that etcd is to leave; nothing was copied")
         for _ in range(TRIES):
             await self._in("to", planning.CLEAR)
             await self._kubectl.pipe(_exec("from", planning.PACK), _exec("to", planning.UNPACK, "--stdin"))

@@ -47,9 +47,9 @@ _WAITS: Final = {
     "migrate": "show progress until the end; exit status 0 if the guest moved, else 1. Ctrl-C does not cancel the migration",
     "start": "wait until the guest runs, also if it is already being started; exit status 0 if it does, else 1",
     "resume": "wait until the guest runs; exit status 0 if it does, else 1",
-    "restart": "wait until the guest runs again: 0 when it does, else 1",
-    "stop": "wait until the guest is off: 0 when it is, else 1",
-    "poweroff": "wait until the guest is off: 0 when it is, else 1",
+    "restart": "wait until the guest runs again; exit status 0 if it does, else 1",
+    "stop": "wait until the guest is off; exit status 0 if it is, else 1",
+    "poweroff": "wait until the guest is off; exit status 0 if it is, else 1",
 }
 _WAIT_BY_DEFAULT: Final = frozenset({"freeze", "thaw"})
 """A backup must not begin before the result is known."""
@@ -192,7 +192,10 @@ def options() -> dict[str, list[str]]:
 
 def _program() -> tuple[Program, Commands, dict[str, CommandParser]]:
     program = Program(
-        prog="kubectl virt", description="Virtual machines of a cluster, and their guests.", parents=[_shared()], allow_abbrev=False
+        prog="kubectl virt",
+        description="Manage the virtual machines of a cluster, and their guests.",
+        parents=[_shared()],
+        allow_abbrev=False,
     )
     program.add_argument("--version", action="version", version=f"kubectl-virt {version()}", help="print the version of this plugin")
     program.commands = commands = Commands(program)
@@ -205,13 +208,13 @@ def _program() -> tuple[Program, Commands, dict[str, CommandParser]]:
     _add_guestinfo(commands)
     commands.add_for_machine("domainxml", "print the domain XML that libvirt uses", "The machine must be on.")
     _add_logs(commands)
-    picture = commands.add_for_machine("screenshot", "write a picture of the screen to a file, as PNG")
+    picture = commands.add_for_machine("screenshot", "write the screen to a PNG file")
     picture.add_argument("-o", "--output", metavar="FILE", required=True, help="the file; - is standard output")
     _add_top(commands)
     passwords = commands.add_for_machines(
         "set-password",
         "set a user's password in the guest, through its agent",
-        "It asks for it, or reads it from standard input.",
+        "It asks for the password, or reads it from standard input.",
         aliases=["setpassword"],
     )
     passwords.add_argument("-l", "--username", required=True, metavar="USER", help="the user of the guest")
@@ -224,11 +227,15 @@ def _program() -> tuple[Program, Commands, dict[str, CommandParser]]:
 
 
 def _add_create(commands: Commands) -> None:
-    create = commands.add("create", "print the manifest of a virtual machine", "It asks for what is missing, on a terminal.")
+    create = commands.add(
+        "create", "print the manifest of a virtual machine", "On a terminal, it asks for the name, memory and disk if they are missing."
+    )
     create.add_argument("name", metavar="NAME", nargs="?", default="", help="the name of the machine")
     create.add_argument("--memory", default="", metavar="QUANTITY", help="the guest's memory (default 1Gi)")
     create.add_argument("--cpus", type=int, default=0, metavar="NUMBER", help="the guest's processors (default 1)")
-    create.add_argument("--image", default="", metavar="REFERENCE", help="a container image with the disk; its changes end with the guest")
+    create.add_argument(
+        "--image", default="", metavar="REFERENCE", help="a container image with the disk; changes to it end with the guest"
+    )
     create.add_argument("--image-path", default="", metavar="PATH", help="the disk's file in the image")
     create.add_argument("--claim", default="", metavar="NAME", help="the PersistentVolumeClaim of a disk")
     create.add_argument("--cloud-init", default="", metavar="FILE", help="cloud-init's user data")
@@ -266,7 +273,7 @@ def _add_console(commands: Commands) -> None:
 
 
 def _add_logs(commands: Commands) -> None:
-    logs = commands.add_for_machine("logs", "print what the guest printed on its serial port", "The newest 512 KiB are kept, in its pod.")
+    logs = commands.add_for_machine("logs", "print the guest's output on its serial port", "Its pod keeps the newest 512 KiB.")
     logs.add_argument("-f", "--follow", action="store_true", help="also print new output, until the guest is off")
     logs.add_argument("--tail", type=_lines, metavar="LINES", help="how many of the newest lines (default: all that are kept)")
     logs.add_argument("--port", type=int, choices=range(layout.SERIAL_PORTS), default=0, help="serial port, from 0 (default 0)")
@@ -298,23 +305,23 @@ def _add_usbredir(commands: Commands) -> None:
 def _add_port_forward(commands: Commands) -> None:
     forward = commands.add_for_machine(
         "port-forward",
-        "let ports of this computer lead to ports of the guest",
+        "forward ports of this computer to ports of the guest",
         "PORT as [PROTOCOL/][LOCAL:]PORT: 22, 2222:22, :22 for any local port that is free, udp/5353:53.",
     )
-    forward.add_argument("ports", metavar="PORT", nargs="+", type=_forward, help="the guest's, with the local one before it if they differ")
+    forward.add_argument("ports", metavar="PORT", nargs="+", type=_forward, help="port of the guest, after the local one if they differ")
     forward.add_argument("--address", default=ADDRESS, help=f"local address (default {ADDRESS}); others let other computers in")
-    forward.add_argument("--stdio", action="store_true", help="join standard input and output with the one PORT instead, as for ssh")
+    forward.add_argument("--stdio", action="store_true", help="connect standard input and output to the one PORT instead, as for ssh")
 
 
 def _add_ssh(commands: Commands) -> None:
     ssh = commands.add_for_machine(
         "ssh",
-        "log in to the guest by ssh of this computer",
-        "NAME may be USER@NAME; -- COMMAND at the end is for the guest's shell. For ssh's configuration the guest is NAME.NAMESPACE.vm.",
+        "log in to the guest with this computer's ssh",
+        "NAME may be USER@NAME. The guest's shell runs COMMAND after --. In ssh's configuration, its host is NAME.NAMESPACE.vm.",
         named=_login,
     )
     scp = commands.add(
-        "scp", "copy files to or from the guest by scp of this computer", "FROM or TO is [USER@]NAME:PATH, the other one a path here."
+        "scp", "copy files to or from the guest with this computer's scp", "FROM or TO is [USER@]NAME:PATH, the other one a local path."
     )
     scp.add_argument("source", metavar="FROM")
     scp.add_argument("target", metavar="TO")
@@ -360,8 +367,8 @@ def _add_guestinfo(commands: Commands) -> None:
 def _add_rollout(commands: Commands) -> None:
     parsers = commands.add_actions(
         rollout.COMMAND,
-        "update the machines of sets",
-        "As kubectl rollout. A set with spec.ordinals updates its machines after an edit of spec.template.",
+        "update the machines of VirtualMachineReplicaSets",
+        "It works like kubectl rollout. After an edit of spec.template, a set with spec.ordinals updates its machines.",
         rollout.ACTIONS,
     )
     for action, parser in parsers.items():
@@ -377,7 +384,11 @@ def _add_rollout(commands: Commands) -> None:
     for action in rollout.READS:
         parsers[action].add_argument("--revision", type=_revision, default=0, metavar="NUMBER", help=rollout.READS[action])
     parsers["undo"].add_argument(
-        "--to-revision", type=_revision, default=0, metavar="NUMBER", help="of kubectl virt rollout history (default: the one before)"
+        "--to-revision",
+        type=_revision,
+        default=0,
+        metavar="NUMBER",
+        help="revision to restore (default: the one before), from kubectl virt rollout history",
     )
 
 
@@ -408,10 +419,10 @@ def _add_administration(commands: Commands) -> None:
     )
     moving.add_argument("--to", metavar="NODE", required=True, help="the node")
     moving.set_defaults(name="")
-    listing = commands.add("outdated", "list the machines with a virt-launcher of another release, and how each is updated")
-    listing.add_argument("-A", "--all-namespaces", action="store_true", help="of all namespaces")
+    listing = commands.add("outdated", "list the machines with a virt-launcher of another version, and how each is updated")
+    listing.add_argument("-A", "--all-namespaces", action="store_true", help="in all namespaces")
     listing.set_defaults(name="")
-    nodes = commands.add("nodes", "list the nodes: state, machines, acceleration, CPU", "For administrators.")
+    nodes = commands.add("nodes", "list the nodes with state, machines, acceleration and CPU", "For administrators.")
     nodes.set_defaults(name="")
     off = commands.add(
         "fence",
@@ -421,12 +432,14 @@ def _add_administration(commands: Commands) -> None:
     off.add_argument("node", metavar="NODE", help="the node")
     off.add_argument("--off", action="store_true", help="required: you are certain that the node is off")
     off.add_argument("--yes", action="store_true", help="do not ask for the name of the node")
-    repaired = commands.add("unfence", "state that a node is repaired: take fence back", "For administrators.")
+    repaired = commands.add(
+        "unfence", "state that a fenced node is repaired, so that machines may start on it again", "For administrators."
+    )
     repaired.add_argument("node", metavar="NODE", help="the node")
     for parser in (off, repaired):
         parser.set_defaults(name="")
-    versions = commands.add("version", "print the releases of this plugin and of virt-api")
-    versions.add_argument("--client", action="store_true", help="of this plugin only")
+    versions = commands.add("version", "print the versions of this plugin and of virt-api")
+    versions.add_argument("--client", action="store_true", help="print this plugin's version only")
     versions.add_argument("-o", "--output", choices=("json", "yaml"), default="", help="the format")
     versions.set_defaults(name="")
 
@@ -434,10 +447,12 @@ def _add_administration(commands: Commands) -> None:
 def _add_top(commands: Commands) -> None:
     parser = commands.add("top", "show the processor time and memory that machines use, from the cluster's metrics API (metrics-server)")
     parser.add_argument("name", metavar="NAME", nargs="?", type=_machine, help="one virtual machine: NAME or vm/NAME")
-    parser.add_argument("-A", "--all-namespaces", action="store_true", help="of all namespaces")
+    parser.add_argument("-A", "--all-namespaces", action="store_true", help="in all namespaces")
     parser.add_argument("-l", "--selector", default="", help="only machines with these labels, for example app=web")
-    parser.add_argument("--sort-by", choices=tuple(top.COLUMNS), default="", help="the largest first; by default, by name")
-    parser.add_argument("--no-headers", action="store_true", help="without titles of columns")
+    parser.add_argument(
+        "--sort-by", choices=tuple(top.COLUMNS), default="", help="sort by this column, the largest first (default: by name)"
+    )
+    parser.add_argument("--no-headers", action="store_true", help="print no column titles")
 
 
 def _add_verbs(commands: Commands) -> dict[str, CommandParser]:
@@ -448,7 +463,7 @@ def _add_verbs(commands: Commands) -> dict[str, CommandParser]:
         _add_dry_run(parser)
     for verb in ("start", "migrate"):
         parsers[verb].add_argument("--node", metavar="NODE", help="the node to use, by its label kubernetes.io/hostname")
-    parsers["start"].add_argument("--paused", action="store_true", help="wait before the first instruction; unpause continues")
+    parsers["start"].add_argument("--paused", action="store_true", help="pause the guest before its first instruction")
     parsers["start"].add_argument(
         "--discard-state",
         action="store_true",
@@ -461,14 +476,18 @@ def _add_verbs(commands: Commands) -> dict[str, CommandParser]:
     grace.add_argument("--force", action="store_true", help="power it off at once, like poweroff")
     sendkey = parsers["sendkey"]
     sendkey.add_argument(
-        "--keys", required=True, type=lambda text: text.split(","), metavar="KEY,KEY...", help="pressed together: KEY_LEFTCTRL,KEY_C"
+        "--keys",
+        required=True,
+        type=lambda text: text.split(","),
+        metavar="KEY,KEY...",
+        help="keys to press together, such as KEY_LEFTCTRL,KEY_C",
     )
-    sendkey.add_argument("--hold", type=_seconds, default=None, metavar="DURATION", help="how long they are held down (default 100ms)")
+    sendkey.add_argument("--hold", type=_seconds, default=None, metavar="DURATION", help="how long to hold them down (default 100ms)")
     parsers["freeze"].add_argument(
         "--unfreeze-timeout",
         type=_seconds,
         metavar="DURATION",
-        help="they thaw automatically after this time (default 5m, at most 1h)",
+        help="thaw them automatically after this time (default 5m, at most 1h)",
     )
     parsers["migrate"].add_argument(
         "--priority",
@@ -494,7 +513,9 @@ def _add_dry_run(parser: CommandParser) -> None:
 def _add_waiting(parser: CommandParser, text: str, *, always: bool = False) -> None:
     parser.add_argument("--wait", action="store_true", default=always, help=f"{text}{' (default)' if always else ''}")
     if always:
-        parser.add_argument("--wait=false", action="store_false", dest="wait", help="do not wait, so exit status 0 tells no success")
+        parser.add_argument(
+            "--wait=false", action="store_false", dest="wait", help="do not wait for the result, so exit status 0 tells no success"
+        )
     parser.add_argument("--timeout", type=_seconds, metavar="DURATION", help="time limit of --wait (default 10m)")
 
 
@@ -519,7 +540,7 @@ def _settle_names(parser: CommandParser, parsed: argparse.Namespace) -> None:
 def _shared() -> CommandParser:
     flags = CommandParser(add_help=False, argument_default=argparse.SUPPRESS)
     group = flags.add_argument_group("cluster, with the same flags as kubectl")
-    group.add_argument("-n", "--namespace", help="of the virtual machine")
+    group.add_argument("-n", "--namespace", help="namespace to use")
     group.add_argument("--kubeconfig", metavar="FILE")
     group.add_argument("--context")
     group.add_argument("--cluster")

@@ -171,7 +171,7 @@ async def _listen(stack: AsyncExitStack, port: Port, local: Local, address: str)
         stack.callback(server.close)
         return int(server.sockets[0].getsockname()[1])
     except OSError as error:
-        raise Failure(f"error: listen on {address}:{local.port}: {describe(error)}") from error
+        raise Failure(f"error: cannot listen on {address}:{local.port}: {describe(error)}") from error
 
 
 async def on_standard_streams(name: str, load: Load, forward: Forward, *, stdin: int = 0, stdout: int = 1) -> int:

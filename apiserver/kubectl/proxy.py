@@ -68,7 +68,7 @@ class Proxy:
             try:
                 server = await asyncio.start_server(self.serve_one, ADDRESS, port)
             except OSError as error:
-                raise Failure(f"error: listen on {ADDRESS}:{port}: {describe(error)}") from error
+                raise Failure(f"error: cannot listen on {ADDRESS}:{port}: {describe(error)}") from error
             stack.push_async_callback(_closed, server)
             port = server.sockets[0].getsockname()[1]
             if command is None:
@@ -174,7 +174,7 @@ async def _run(command: tuple[str, ...]) -> None:
     try:
         process = await asyncio.create_subprocess_exec(*command)
     except OSError as error:
-        raise Failure(f"error: start {command[0]}: {error.strerror}") from error
+        raise Failure(f"error: cannot start {command[0]}: {error.strerror}") from error
     try:
         code = await process.wait()
     finally:

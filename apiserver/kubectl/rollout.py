@@ -22,7 +22,7 @@ COMMAND: Final = "rollout"
 ACTIONS: Final = {
     "status": "show the progress of an update until it ends",
     "history": "list the templates of a set",
-    "undo": "give a set an earlier template",
+    "undo": "restore an earlier template of a set",
     "pause": "stop an update; a paused set also creates and deletes no machines",
     "resume": "continue a paused set",
     "restart": "restart a set's machines, one after the other",

@@ -100,7 +100,8 @@ def undone(replica_set: Object, number: int = 0) -> tuple[Object, int]:
 def restarted(replica_set: Object, moment: str) -> Object:
     """Return the set with an annotation in its template, the time ``moment``, which restarts the machines. Raises Failure."""
     if not ordinals.has_ordinals(replica_set):
-        raise Failure(f"error: {_named(replica_set)} lacks spec.ordinals, so its machines keep their template: kubectl virt restart NAME")
+        why = "has no spec.ordinals, so rollout cannot restart its machines"
+        raise Failure(f"error: {_named(replica_set)} {why}; restart each one: kubectl virt restart NAME")
     _refuse_paused(replica_set, "restart")
     template = replica_set["spec"]["template"]
     given = template.get("metadata") or {}

@@ -53,7 +53,7 @@ class Trusting:
             self._apply()
         except (OSError, ValueError):
             self._from_map = before
-            logger.exception("keep what was trusted: the ConfigMap cannot be used", extra={"config_map": f"{NAMESPACE}/{NAME}"})
+            logger.exception("cannot use the ConfigMap; keeping the previous authorities", extra={"config_map": f"{NAMESPACE}/{NAME}"})
 
     async def run(self) -> None:
         """Apply changes of the file of client authorities until cancelled; return at once without a file."""
@@ -69,7 +69,7 @@ class Trusting:
                 self._apply()
         except (OSError, ValueError):
             self._from_file = before
-            logger.exception("keep what was trusted: the file of client authorities cannot be used", extra={"file": str(file)})
+            logger.exception("cannot use the file of client authorities; keeping the previous ones", extra={"file": str(file)})
 
     def _apply(self) -> None:
         request_header = from_config_map(self._from_map) if self._from_map else RequestHeader()
@@ -79,6 +79,6 @@ class Trusting:
         self._tls.trust("\n".join(each for each in (clients, proxies) if each.strip()))
         self._authenticator.trust = trust
         logger.info(
-            "trust these authorities",
+            "trusting other authorities",
             extra={"clients": len(trust.clients), "front_proxies": len(trust.request_header.authorities)},
         )

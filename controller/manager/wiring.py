@@ -152,7 +152,7 @@ class Machines:
     async def _synced(self, row: Loop) -> None:
         for name in row.informers:
             await self._informers[name].synced.wait()
-        logger.info("in sync", extra={"controller": row.name, **{name: len(self._informers[name]) for name in row.informers}})
+        logger.info("informers are in sync", extra={"controller": row.name, **{name: len(self._informers[name]) for name in row.informers}})
 
 
 async def run(environment: Environment, parts: Callable[[Environment], Sequence[Runnable]] = runnables) -> None:

@@ -76,7 +76,7 @@ class LeaderElector:
         LeadershipLost after ``lead`` was stopped; errors of ``lead`` in an exception group.
         """
         await self._acquire()
-        logger.info("elected", extra={"lease": self._settings.name, "identity": self._settings.identity})
+        logger.info("became the leader", extra={"lease": self._settings.name, "identity": self._settings.identity})
         losses: list[BaseException] = []
         try:
             async with asyncio.TaskGroup() as tasks:

@@ -127,7 +127,7 @@ class Controller:
             async with asyncio.timeout(RECONCILE_SECONDS):
                 result = await self._reconciler.reconcile(request)
         except errors.Conflict:
-            logger.debug("changed meanwhile", extra=context)
+            logger.debug("the object changed meanwhile; retrying", extra=context)
             self.queue.add_rate_limited(request)
             return "conflict"
         except Terminal as error:

@@ -166,7 +166,7 @@ class Recorder:
         try:
             self._waiting.put_nowait(_Waiting(reference, occurrence, now, next(self._sequence)))
         except asyncio.QueueFull:
-            logger.debug("event dropped", extra={"reason": reason, "object": identity})
+            logger.debug("dropped an Event: too many wait", extra={"reason": reason, "object": identity})
 
     async def run(self) -> None:
         """Write queued events until cancelled."""
@@ -175,7 +175,9 @@ class Recorder:
             try:
                 await self._write(waiting)
             except Exception:  # one event's error must not end the process
-                logger.exception("event lost", extra={"reason": waiting.occurrence.reason, "object": waiting.occurrence.reference})
+                logger.exception(
+                    "cannot write an Event", extra={"reason": waiting.occurrence.reason, "object": waiting.occurrence.reference}
+                )
 
     async def _write(self, waiting: _Waiting) -> None:
         for tried in range(TRIES):
@@ -185,11 +187,11 @@ class Recorder:
             except (TransportError, TimeoutError, errors.ServiceUnavailable, errors.InternalError, errors.TooManyRequests):
                 await asyncio.sleep(2**tried)
             except errors.StatusError as error:
-                logger.debug("event refused", extra={"reason": waiting.occurrence.reason, "error": str(error)})
+                logger.debug("kube-apiserver refused an Event", extra={"reason": waiting.occurrence.reason, "error": str(error)})
                 return
             else:
                 return
-        logger.warning("event lost", extra={"reason": waiting.occurrence.reason, "object": waiting.occurrence.reference})
+        logger.warning("cannot write an Event", extra={"reason": waiting.occurrence.reason, "object": waiting.occurrence.reference})
 
     async def _send(self, waiting: _Waiting) -> None:
         key, decision = self._correlator.decide(waiting.occurrence, waiting.at.timestamp())

@@ -114,7 +114,7 @@ class Incoming:
             try:
                 self._node_of(connection.transport)
             except Untrusted as error:
-                logger.warning("end a relay: %s", error)
+                logger.warning("closing a relay: %s", error)
                 connection.abort()
 
     async def run(self) -> None:

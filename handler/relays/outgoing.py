@@ -191,7 +191,7 @@ class Outgoing:
                 why = await connection.lead(pod, first.encode())
         except (OSError, TimeoutError) as error:
             problem = str(error) or type(error).__name__
-            logger.warning("relay %s of migration %s to %s: %s", first.channel, self.migration_uid, self.destination, problem)
+            logger.warning("relay %s of migration %s to %s failed: %s", first.channel, self.migration_uid, self.destination, problem)
         else:
             logger.info("relay %s of migration %s ended: %s", first.channel, self.migration_uid, why)
 

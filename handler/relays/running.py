@@ -65,7 +65,7 @@ class Relays:
         try:
             await relay.run()
         except (OSError, ValueError) as error:  # an invalid uid, which must not become a path
-            logger.warning("relays of migration %s: %s", relay.migration_uid, error)
+            logger.warning("cannot run the relays of migration %s: %s", relay.migration_uid, error)
         except Exception:  # one migration's relays must not end the others
             logger.exception("relays of migration %s failed", relay.migration_uid)
         finally:

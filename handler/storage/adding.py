@@ -114,7 +114,7 @@ class PluginDisks:
             fault, backoff = DisksFault(faults), failing.backoff if failing else Backoff(FIRST_RETRY_SECONDS, LONGEST_RETRY_SECONDS)
             pause = backoff.next()
             self._failing[pod_uid] = _Failing(fault, backoff, asyncio.get_running_loop().time() + pause)
-            logger.warning("disks of pod %s: %s", pod_uid, fault)
+            logger.warning("cannot add disks to pod %s: %s", pod_uid, fault)
             raise _again(fault, pause)
         self._failing.pop(pod_uid, None)
         self._added[pod_uid] = found

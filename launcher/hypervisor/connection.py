@@ -675,7 +675,7 @@ class LibvirtHypervisor:
                 connection.unregisterCloseCallback()
                 connection.close()
             except libvirt.libvirtError as error:
-                logger.debug("closing the old connection", extra={"error": str(error)})
+                logger.debug("cannot close the old connection to libvirtd", extra={"error": str(error)})
 
 
 def _lookup(connection: libvirt.virConnect, name: str) -> libvirt.virDomain | None:

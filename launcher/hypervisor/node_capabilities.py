@@ -39,13 +39,13 @@ def write(directory: Path, virt_type: str) -> None:
         if each is not None:
             each.unlink(missing_ok=True)
     if virt_type == "kvm" and not DEVICE.exists():
-        logger.info("there is no %s", DEVICE)
+        logger.info("this node has no %s", DEVICE)
         return
     try:
         found = json.loads(_ask(virt_type, earlier))
     except (subprocess.SubprocessError, OSError, ValueError) as error:
         output = getattr(error, "stderr", None) or ""
-        logger.error("what libvirt knows of guests of type %s here is not known: %s", virt_type, output or error)  # noqa: TRY400 - enough
+        logger.error("cannot read libvirt's capabilities for guests of type %s: %s", virt_type, output or error)  # noqa: TRY400 - enough
         return
     _replace(path, found.pop("cache"))
     if features is not None:

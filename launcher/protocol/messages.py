@@ -24,7 +24,7 @@ EndingKind = Literal["shutdown", "shutdown-requested", "destroyed", "crashed", "
 * ``destroyed``: we powered it off, on request or after the grace period;
 * ``crashed``: QEMU died, or the guest panicked;
 * ``migrated``: it runs in another pod (``Ending.migration_uid``);
-* ``saved``: its memory is in an image, which the message names (``apis.virt.spec.managed_save``);
+* ``saved``: its memory is in an image, which the message names (``apis.virt.lifecycle.managed_save``);
 * ``start-failed``: it never ran.
 """
 

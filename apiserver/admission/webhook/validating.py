@@ -57,7 +57,7 @@ class ValidatingWebhooks:
         async def one(position: int, webhook: Webhook, versioned: VersionedAttributes) -> None:
             refusal = await self._one(position, webhook, versioned)
             if refusal is not None:
-                logger.info("refused by a webhook", extra={"webhook": webhook.name, "code": refusal.code})
+                logger.info("a webhook refused a request", extra={"webhook": webhook.name, "code": refusal.code})
                 refusals[position] = refusal
 
         if len(chosen) == 1:

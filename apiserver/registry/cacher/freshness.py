@@ -135,7 +135,7 @@ class Freshness:
                 self.reads += 1
                 revision = await self._storage.revision()
             except StorageError as error:
-                logger.warning("The storage did not respond", extra={"doing": "read its revision", "error": str(error)})
+                logger.warning("etcd did not respond", extra={"doing": "read its revision", "error": str(error)})
                 self._fail(askers, "cannot read the storage")
             except asyncio.CancelledError:
                 self._fail(askers, "the watch cache has stopped")

@@ -250,5 +250,5 @@ class Replay:
 
 
 def _unavailable(error: Exception) -> errors.ServiceUnavailable:
-    logger.warning("The storage did not respond", extra={"doing": "read its history", "error": str(error) or type(error).__name__})
-    return errors.ServiceUnavailable("cannot read the storage's history", errors.Details(retry_after_seconds=1))
+    logger.warning("etcd did not respond", extra={"doing": "read its history", "error": str(error) or type(error).__name__})
+    return errors.ServiceUnavailable("cannot read etcd's history", errors.Details(retry_after_seconds=1))

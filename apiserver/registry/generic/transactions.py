@@ -71,7 +71,7 @@ def reading(what: str) -> Iterator[None]:
 
 def unanswered(what: str, error: Exception) -> None:
     """Log that storage did not answer ``what``. Clients must not see the error, which may contain addresses."""
-    logger.warning("The storage did not respond", extra={"doing": what, "error": str(error)})
+    logger.warning("etcd did not respond", extra={"doing": what, "error": str(error)})
 
 
 class Transactions:
@@ -155,7 +155,8 @@ class Transactions:
                     if lock not in lacking:
                         raise await self._taken(about, lock[0], mismatch.actual, is_new=not revision) from None
                     logger.warning(
-                        "Another object holds a lock that an object from before an upgrade uses", extra={"object": key, "lock": lock[0]}
+                        "Another object holds a lock of an object that an older version wrote; writing this object without the lock",
+                        extra={"object": key, "lock": lock[0]},
                     )
                     lacking, has_all = lacking - {lock}, False
             except TooLarge as error:
@@ -164,7 +165,7 @@ class Transactions:
                 doing = f"write {self._name(about)}"
                 unanswered(doing, error)
                 raise Timeout(
-                    f"{doing}: the storage did not respond; the write may have succeeded", _RETRY if repeatable else Details()
+                    f"{doing}: etcd did not respond; the write may have succeeded", _RETRY if repeatable else Details()
                 ) from error
             else:
                 if wanted and has_all:

@@ -43,7 +43,7 @@ class SetPassword(RelayedVerb):
         """
         name = f'{password.NAME} of virtual machine "{name_of(obj)}"'
         if self._handlers is None:
-            raise verbs.conflict(obj, "this virt-api does not reach virt-handler")
+            raise verbs.conflict(obj, "this virt-api runs without access to virt-handler, which sets passwords")
         with self._waiting.one(obj, name):
             destination = await self._handlers.destination(obj, password.NAME)
             posted = orjson.dumps({each: body[each] for each in _FIELDS if body.get(each) is not None})

@@ -256,7 +256,8 @@ class CancelMigration(DeletingVerb):
         if chosen is None:
             raise conflict(obj, f"it is not being migrated by {name}" if name else "it is not being migrated")
         if departure.is_released(chosen):
-            raise conflict(obj, f"the guest has moved already, and migration {objects.name_of(chosen)} is about to say so")
+            moved = objects.name_of(chosen)
+            raise conflict(obj, f"cannot cancel migration {moved}: the guest has already moved; {moved} will be Succeeded soon")
         return chosen
 
 

@@ -63,14 +63,14 @@ class Encryption:
             rules = await self._readied(content)
         except (OSError, Misconfigured) as error:
             self._reloads.increment("failure")
-            logger.error("The encryption's configuration cannot be used; going on with the one before", extra={"error": str(error)})  # noqa: TRY400 - a traceback could show lines of it
+            logger.error("Cannot use the encryption configuration; keeping the previous one", extra={"error": str(error)})  # noqa: TRY400 - a traceback could show lines of it
             return False
         if rules is None:
             return False
         self._rules = rules
         self.storage.use(chain_of(rules, self._root))
         self._reloads.increment("success")
-        logger.info("The encryption's configuration changed", extra={"file": str(self._file)})
+        logger.info("Using the changed encryption configuration", extra={"file": str(self._file)})
         return True
 
     async def _readied(self, content: bytes) -> Rules | None:
@@ -84,7 +84,7 @@ class Encryption:
             for each in rules.services:
                 await each.look()
         except (StorageError, ValueError) as error:
-            logger.warning("A new key management service is not well; going on with the configuration before", extra={"error": str(error)})
+            logger.warning("A new key management service is unhealthy; keeping the previous configuration", extra={"error": str(error)})
             for each in rules.services:
                 each.service.close()
             return None

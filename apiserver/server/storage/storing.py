@@ -160,5 +160,5 @@ class Storing:
             try:
                 self._size.cell(_CLUSTER).value = await etcd.size()
             except StorageError as error:
-                logger.debug("etcd did not say how large it is", extra={"error": str(error)})
+                logger.debug("cannot read the size of etcd", extra={"error": str(error)})
             await asyncio.sleep(self._options.etcd_db_metric_poll_interval)

@@ -100,7 +100,9 @@ class NodeCertificates:
                 logger.warning("denied a certificate request", extra={**_about(request), "why": message})
                 await self._condition(request, "approval", "Denied", "NotItsNode", message)
             case Fail(message):
-                logger.warning("failed an approved certificate request", extra={**_about(request), "why": message})
+                logger.warning(
+                    "refused to sign an approved certificate request; marking it Failed", extra={**_about(request), "why": message}
+                )
                 await self._condition(request, "status", "Failed", "NotItsNode", message)
             case _:
                 assert_never(action)
@@ -127,7 +129,7 @@ class NodeCertificates:
             return False
         begins = _begins(now, revocations.nodes.get(action.node))
         certificate = issuing.sign(authority, action.public_key, action.profile, begins, now + self._lifetime)
-        logger.info("issue a certificate", extra={**_about(request), "node": action.node})
+        logger.info("issued a certificate", extra={**_about(request), "node": action.node})
         status = {**(request.get("status") or {}), "certificate": base64.b64encode(certificate).decode()}
         await self._write({**request, "status": status}, "status")
         return True

@@ -218,7 +218,7 @@ class CertificateRotation:
                 data = {CERTIFICATE: pair.certificate, KEY: pair.key, BUNDLE: bundle}
                 await self._write(seen, leaf.secret, data, f"issued a certificate; the old one: {reason}")
             case InjectBundle(consumer, bundle):
-                logger.info("distribute the trusted authorities", extra={"consumer": consumer})
+                logger.info("distributing the trusted authorities", extra={"consumer": consumer})
                 await consumers[consumer].inject(bundle)
             case MarkSpread(secret, annotation):
                 await self._write(seen, secret, old, "all consumers have the trusted authorities", {SPREAD_ANNOTATION: annotation})

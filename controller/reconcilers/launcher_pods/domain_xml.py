@@ -11,7 +11,7 @@ from apiserver.apis.virt.spec import running
 from controller.reconcilers.launcher_pods.requirements import MIB, Requirements
 
 _COUNTED_CACHE_BYTES: Final = features.TRANSLATION_CACHE_MEBIBYTES * MIB
-"""Each pod has this part (``launcher.QEMU_BYTES``)."""
+"""Each pod has this part (``launcher_pods.launcher.QEMU_BYTES``)."""
 
 
 def requirements(vm: Object, *, kvm: bool) -> Requirements:

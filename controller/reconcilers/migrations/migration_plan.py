@@ -2,8 +2,8 @@
 
 - Until ``PreparingTarget`` this module decides. From ``TargetReady`` on only the two virt-handlers know on which side the domain is, and
   this module ends a Migration only if the pods' states prove it.
-- If the source pod's termination message says that the guest left, it releases the guest (``apis.virt.release``), in case no virt-handler
-  read the message.
+- If the source pod's termination message says that the guest left, it releases the guest (``apis.virt.lifecycle.departure``), in case no
+  virt-handler read the message.
 - Writes carry the observed resourceVersion, and the source's virt-handler writes ``Running`` before it starts libvirt's migration. So a
   migration that was cancelled here never begins.
 - A target pod that was deleted by force may contain the guest, or a QEMU for it, until its grace period is over, so nothing follows before.

@@ -1,4 +1,4 @@
-"""Decides how another attempt of a Migration follows (``apis.virt.migration_attempts``). Pure.
+"""Decides how another attempt of a Migration follows (``apis.virt.lifecycle.migration_attempts``). Pure.
 
 It begins when nothing of the previous target pod runs: QEMU may have the guest's disks open there, and its lock would stop the guest in
 the next target. If that pod does not end, the Migration fails. Between attempts the Migration is ``Pending`` and keeps its place in the

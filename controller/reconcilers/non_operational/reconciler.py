@@ -99,7 +99,7 @@ class NonOperationalNodes:
                     NODES, name_of(node), patch, subresource="status", content_type=STRATEGIC_MERGE_PATCH, field_manager=FIELD_MANAGER
                 )
             case SetTaint(effect):
-                logger.warning("taint of a non-operational node", extra={"node": name_of(node), "effect": effect or "removed"})
+                logger.warning("updating the taint of a non-operational node", extra={"node": name_of(node), "effect": effect or "removed"})
                 return await self._client.update(NODES, marking_plan.with_taint(node, effect), field_manager=FIELD_MANAGER)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Final
 
 from apiserver.apis.core.resources import NODES
 from apiserver.apis.meta.objects import NamespacedName, Object, key_of, name_of, uid_of
@@ -27,6 +27,8 @@ from controller.reconcilers.virtual_machines.gathering import Gathering
 from controller.reconcilers.virtual_machines.observed import Observed
 from controller.runtime.reconciling import Controller, Request, Result
 from controller.runtime.recorder import Recorder
+
+_TRIAL: Final = "virt-controller lets one virtual machine start on this non-operational node, to test it"
 
 
 def _migration_changed(controller: Controller, old: Object | None, new: Object | None) -> None:
@@ -132,7 +134,7 @@ class VirtualMachines:
     def _tell_trials(self, tried: frozenset[str]) -> None:
         for name in sorted(tried):
             if (node := self._informers.nodes.get("", name)) is not None:
-                self._recorder.event(node, NODES, "Normal", "NonOperationalTrial", "one start may try the node")
+                self._recorder.event(node, NODES, "Normal", "NonOperationalTrial", _TRIAL)
 
     def _warn_of_namesakes(self, old: Object | None, new: Object | None) -> None:
         if old is None or new is None or old.get("spec") == new.get("spec") or not hot_plug_interfaces.takes_interfaces(new):

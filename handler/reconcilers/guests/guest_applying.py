@@ -107,7 +107,7 @@ class Applier:
         try:
             await self._filling.end(vm)
         except (StorageHangs, OSError) as error:
-            logger.warning("the end of virtual machine %s waits: %s", objects.key_of(vm), error)
+            logger.warning("cannot end virtual machine %s yet: %s", objects.key_of(vm), error)
             return Result(self._ports.limits.start_again_seconds)
         await self._writer.write_end(vm, action.end, action.operations)
         return Result()

@@ -82,7 +82,7 @@ class PodNetworks:
         try:
             interfaces = await self._prepare(vm, pod_uid, connection)
         except (*HEALING, Unsupported) as fault:
-            logger.warning("network of pod %s: %s", pod_uid, printable(str(fault)))
+            logger.warning("cannot prepare the network of pod %s: %s", pod_uid, printable(str(fault)))
             if failing is None:
                 failing = self._failing[pod_uid] = _Failing(begun, self._bucket(now), fault)
             failing.fault = type(fault)(str(fault))  # without its traceback

@@ -1,8 +1,8 @@
 """Decides the next actions of virt-handler for one Migration, as its source or target. Pure.
 
 Only the source's launcher determines whether the domain stayed or left. The domain arrives paused, and runs on the target after that
-launcher reported its departure (``apis.virt.release``). Then the target's handler writes ``Succeeded``; only the source's writes ``Failed``
-and ``Cancelled``.
+launcher reported its departure (``apis.virt.lifecycle.departure``). Then the target's handler writes ``Succeeded``; only the source's
+writes ``Failed`` and ``Cancelled``.
 
 Source
   ============================== ==========================================================

@@ -96,7 +96,7 @@ async def make(children: Children, machine: messages.Machine, *, may_come: bool 
         except (SourceUnusable, InvalidSpecification) as error:
             if not may_come:
                 raise
-            logger.warning("cannot make a disk from its present source; the guest brings its own", extra={"error": str(error)})
+            logger.warning("cannot make a disk from its present source; the migrating guest brings it", extra={"error": str(error)})
             continue
         try:
             await asyncio.to_thread(_lay_out, image)

@@ -41,11 +41,11 @@ class ReceivedDisks:
         try:
             async with asyncio.timeout(RECEIVE_SECONDS), self._turn:
                 answer = await self._answer(reader)
-                logger.info("made disks came from the source", extra={"answer": answer.decode().strip()})
+                logger.info("received the made disks from the source", extra={"answer": answer.decode().strip()})
                 writer.write(answer)
                 await writer.drain()
         except (OSError, TimeoutError, EOFError) as error:  # asyncio.IncompleteReadError is an EOFError
-            logger.warning("the source's made disks did not arrive", extra={"error": str(error) or type(error).__name__})
+            logger.warning("cannot receive the made disks from the source", extra={"error": str(error) or type(error).__name__})
         finally:
             writer.close()
 

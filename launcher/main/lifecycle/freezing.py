@@ -83,7 +83,7 @@ class Freezing:
             logger.debug("the guest's file systems cannot be thawed", extra={"error": str(refused)})
             await asyncio.sleep(self._times.thaw_retry)
         else:
-            logger.warning("the guest's file systems were thawed, because their time was over")
+            logger.warning("the guest's file systems were thawed, because the time limit of the freeze passed")
 
     def _take(self, thaw_at: float | None) -> None:
         self._record.take(*((known.thawed,) if thaw_at is None else (known.frozen, thaw_at)))

@@ -154,5 +154,5 @@ def _xml(machine: messages.Machine, found: Mapping[str, Found], own: tuple[int, 
 
         return filling.fill(machine.domain_xml, definition, taps)
     for path in document.left_out(definition):
-        logger.warning("this requires KVM, but the machine is emulated; ignored", extra={"field": f"spec.domain.{path}"})
+        logger.warning("ignored a field that requires KVM: the machine is emulated", extra={"field": f"spec.domain.{path}"})
     return document.to_xml(definition)

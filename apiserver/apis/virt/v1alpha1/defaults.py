@@ -1,7 +1,7 @@
 """Writes the default values into a spec, without changing what its author wrote.
 
-In place, idempotent, and only on objects without errors from :mod:`decoding`. It writes a missing list of devices, but not into elements of
-a list. Values chosen at run time stay empty: the firmware's UUID, MAC addresses, the CPU model.
+In place, idempotent, and only on objects without errors from :mod:`apiserver.apis.meta.decoding`. It writes a missing list of devices, but
+not into elements of a list. Values chosen at run time stay empty: the firmware's UUID, MAC addresses, the CPU model.
 """
 
 from __future__ import annotations

@@ -126,7 +126,7 @@ def test_restart_is_an_annotation_of_the_template() -> None:
     found = a_set(template={"metadata": {"labels": {"a": "b"}, "annotations": {"c": "d"}}, "spec": {}})
     template = rollout_plan.restarted(found, "now")["spec"]["template"]
     assert template["metadata"] == {"labels": {"a": "b"}, "annotations": {"c": "d", "kubevirt.io/restartedAt": "now"}}
-    for refused, message in ((a_set(paused=True), "can't restart a paused set"), (a_set(ordinals=None), "lacks spec.ordinals")):
+    for refused, message in ((a_set(paused=True), "can't restart a paused set"), (a_set(ordinals=None), "has no spec.ordinals")):
         with pytest.raises(Failure, match=message):
             rollout_plan.restarted(refused, "now")
 

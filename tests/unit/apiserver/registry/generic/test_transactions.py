@@ -572,7 +572,7 @@ async def test_write_of_unknown_outcome_says_if_it_is_repeatable(world: World, *
     for attempt in (world.create(B, repeatable=repeatable), world.replace(item, repeatable=repeatable)):
         with pytest.raises(Timeout) as caught:
             await attempt
-        assert "the storage did not respond; the write may have succeeded" in str(caught.value)
+        assert "etcd did not respond; the write may have succeeded" in str(caught.value)
         assert caught.value.details.retry_after_seconds == after
         assert "the store is out" not in str(caught.value)  # it may contain addresses
     with pytest.raises(Timeout) as caught:

@@ -244,7 +244,7 @@ def chosen(verb: DeletingVerb, body: dict[str, Any], found: list[dict[str, Any]]
         ([migration("m1", "Failed"), migration("m2")], {}, "m2"),
         ([migration("m2")], {"migration": "m2"}, "m2"),
         ([migration("m2")], {"migration": "m1"}, "it is not being migrated by m1"),
-        ([migration("m2", **RELEASED)], {}, "the guest has moved already, and migration m2 is about to say so"),
+        ([migration("m2", **RELEASED)], {}, "cannot cancel migration m2: the guest has already moved; m2 will be Succeeded soon"),
     ],
 )
 def test_the_unfinished_migration_is_cancelled(found: list[dict[str, Any]], body: dict[str, Any], expected: str) -> None:
