@@ -1,4 +1,4 @@
-"""Data of ``docs/apiserver-checklist.md``.
+"""Rows of ``docs/apiserver-checklist.md`` with their tests.
 
 ``python -m tests.checklist`` prints rows without a passing test of ``make check``; with ``--all`` it runs all tests.
 """
@@ -17,6 +17,7 @@ import pytest
 
 ROOT: Final = Path(__file__).parents[1]
 DOCUMENT: Final = ROOT / "docs" / "apiserver-checklist.md"
+TESTS: Final = ROOT / "docs" / "apiserver-checklist-tests.md"
 USUAL: Final = "tests/component/apiserver/"
 QUICK: Final = "not slow and not cluster and not host"
 
@@ -44,17 +45,24 @@ class Row:
         return self.state.split(":")[0].endswith("*")
 
 
-def rows(text: str) -> list[Row]:
+def rows(text: str, of_tests: str) -> list[Row]:
+    """Return the rows of a checklist, with the tests that the text ``of_tests`` names for each."""
+    tests = named(of_tests)
     found: list[Row] = []
     section = ""
     for line in text.splitlines():
         if heading := re.match(r"## (1\.\d+) ", line):
             section = heading[1]
         elif line.startswith("|") and not line.startswith(("| row ", "|---")):
-            _, id_, mark, what, state, tests, _ = (each.strip() for each in line.split("|"))
+            _, id_, mark, what, state, _ = (each.strip() for each in line.split("|"))
             state = f"done{state}" if state in {"", "*"} else state
-            found.append(Row(section, id_, mark or "M", what, state, tuple(_node(each) for each in re.findall(r"`([^`]+::[^`]+)`", tests))))
+            found.append(Row(section, id_, mark or "M", what, state, tests.get(id_, ())))
     return found
+
+
+def named(of_tests: str) -> dict[str, tuple[str, ...]]:
+    lines = re.findall(r"^- `([^`]+)`: (.*)$", of_tests, re.MULTILINE)
+    return {id_: tuple(_node(each) for each in re.findall(r"`([^`]+::[^`]+)`", tests)) for id_, tests in lines}
 
 
 def _node(name: str) -> str:
@@ -88,7 +96,7 @@ def main() -> int:
     parser.add_argument("--all", action="store_true", help="also the slow tests and those that need the cluster")
     parser.add_argument("rows", nargs="*", metavar="ROW", help="only these, STO-05 or STO; default: all")
     given = parser.parse_args()
-    wanted = [each for each in rows(DOCUMENT.read_text()) if not given.rows or each.id.startswith(tuple(given.rows))]
+    wanted = [each for each in rows(DOCUMENT.read_text(), TESTS.read_text()) if not given.rows or each.id.startswith(tuple(given.rows))]
     names = sorted({test for row in wanted for test in row.tests})
     recorder = Recorder()
     pytest.main(["-q", "-n", "2", *(() if given.all else ("-m", QUICK)), *names], plugins=[recorder])

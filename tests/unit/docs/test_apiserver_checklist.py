@@ -9,7 +9,7 @@ from functools import cache
 from typing import Final
 
 from tests import checklist
-from tests.checklist import DOCUMENT, ROOT, Row
+from tests.checklist import DOCUMENT, ROOT, TESTS, Row
 from tests.reference_server.cases import CASES
 
 ROWS: Final = {
@@ -60,7 +60,7 @@ def _expected() -> Iterator[tuple[str, str, str]]:
 
 
 def _found() -> list[Row]:
-    return checklist.rows(DOCUMENT.read_text())
+    return checklist.rows(DOCUMENT.read_text(), TESTS.read_text())
 
 
 @cache
@@ -90,6 +90,12 @@ def _attributes(node: ast.AST) -> set[str]:
 
 def test_every_row_is_there_once_in_its_section_with_its_mark() -> None:
     assert [(each.section, each.id, each.mark) for each in _found()] == list(_expected())
+
+
+def test_lines_of_tests_are_in_the_order_of_the_rows() -> None:
+    ids = re.findall(r"^- `([^`]+)`", TESTS.read_text(), re.MULTILINE)
+
+    assert ids == [each.id for each in _found() if each.tests]
 
 
 def test_every_test_that_is_named_exists_and_is_not_skipped() -> None:
@@ -126,7 +132,8 @@ def test_nothing_is_missing_but_what_is_known_to_be() -> None:
 
 def test_row_with_a_failed_or_missing_test_is_reported() -> None:
     rows = checklist.rows(
-        "## 1.1 X\n| A-01 | M | a | | `test_x.py::test_a`, `unit/test_y.py::test_b` |\n| A-02 | S | b | * | `test_x.py::test_c` |"
+        "## 1.1 X\n| A-01 | M | a | |\n| A-02 | S | b | * |",
+        "- `A-01`: `test_x.py::test_a`, `unit/test_y.py::test_b`\n- `A-02`: `test_x.py::test_c`",
     )
     assert rows[0].tests == ("tests/component/apiserver/test_x.py::test_a", "tests/unit/test_y.py::test_b")
     a, b = rows[0].tests
