@@ -1,4 +1,4 @@
-"""Names, links and layers in the documents exist, and ARCHITECTURE.md is short."""
+"""Names, links and layers in the documents exist; ARCHITECTURE.md and table rows are short."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ LIVES = ROOT / "docs" / "development" / "lives.md"
 DECISIONS = ROOT / "docs" / "decisions"
 MAX_LINES = 150
 MAX_WIDTH = 140
+MAX_ROW = 200
 PATH = re.compile(r"`((?:[\w.-]+/)+[\w.-]*|[\w-]+\.(?:py|md|toml|yaml))`")
 LINK = re.compile(r"\]\((?!https?:)([^)#\s]+)(?:#[^)]*)?\)")
 FENCED = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
@@ -108,6 +109,15 @@ def test_documents_that_a_document_names_are_there(document: Path) -> None:
     named = re.findall(r"(?<![\w/.])docs/[\w/-]+\.md", document.read_text(encoding="utf-8"))
 
     assert [each for each in named if not (ROOT / each).exists()] == []
+
+
+def long_rows(text: str) -> list[str]:
+    return [line for line in FENCED.sub("", text).splitlines() if line.startswith("|") and len(line) >= MAX_ROW]
+
+
+@pytest.mark.parametrize("document", [*documents(), *sorted(ROOT.glob("*/rbac.md"))], ids=lambda path: str(path.relative_to(ROOT)))
+def test_rows_of_tables_have_less_than_200_characters(document: Path) -> None:
+    assert long_rows(document.read_text(encoding="utf-8")) == []
 
 
 def strays(text: str, *, of_tests: bool) -> list[str]:

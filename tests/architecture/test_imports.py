@@ -15,7 +15,12 @@ BY_IMPORTLIB = {("apiserver.kubectl.kubeconfig", "kubernetes_asyncio")}
 def table() -> dict[str, tuple[set[str], set[str]]]:
     section = sections((ROOT / "docs/development/contracts.md").read_text(encoding="utf-8"))["Imports, package by package"]
     rows = [[re.findall(r"`([\w.]+)`", cell) for cell in line.split("|")[1:4]] for line in section.splitlines() if line.startswith("| `")]
-    return {name: (set(ours), set(others)) for names, ours, others in rows for name in names}
+    found: dict[str, tuple[set[str], set[str]]] = {name: (set(), set()) for names, _, _ in rows for name in names}
+    for names, ours, others in rows:
+        for name in names:
+            found[name][0].update(ours)
+            found[name][1].update(others)
+    return found
 
 
 def imports() -> Iterator[tuple[str, str]]:

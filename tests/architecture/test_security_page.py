@@ -14,7 +14,6 @@ NAMED = re.compile(r"`(?P<file>[\w/.-]+\.py)?(?:::(?P<test>test_\w+)(?:\[[^`]*\]
 HEADER = "| | threat | what stops it |"
 CELL = re.compile(r"(?<!\\)\|")
 LINE = re.compile(r"^- \*\*(\w+)\*\*: (.*)$", re.MULTILINE)
-MAX_ROW = 200
 MAX_WORDS = 2800
 """Before the table: an administrator reads it in ten minutes."""
 
@@ -60,16 +59,14 @@ def test_an_administrator_reads_the_page_in_ten_minutes() -> None:
     text, _, _ = PAGE.read_text(encoding="utf-8").partition("\n## The threats\n")
 
     assert len(text.split()) <= MAX_WORDS
-    assert [line for line in text.splitlines() if line.startswith("|") and len(line) >= MAX_ROW] == []
 
 
 @pytest.mark.parametrize("row", threats(), ids=lambda row: row[2:60])
-def test_a_row_has_number_threat_and_defense_in_200_characters(row: str) -> None:
+def test_a_row_has_number_threat_and_defense(row: str) -> None:
     cells = [cell.strip() for cell in CELL.split(row.strip().strip("|"))]
 
     assert len(cells) == 3
     assert all(cells)
-    assert len(row) < MAX_ROW
 
 
 def test_each_threat_has_its_line_of_tests() -> None:

@@ -42,7 +42,7 @@ def _text(seen: Seen) -> str:
     if seen.repeated:
         told += f", kubectl drain called {seen.repeated + 1} times"
     if any(each.boots > 1 for each in seen.guests):
-        told += ", the guest restarted"
+        told += ", restarted"
     when = "hung" if seen.operation_seconds is None else f"{seen.operation_seconds:.0f} s"
     stop = max(judging.longest_stop(each.samples, seen.cut_at) for each in seen.guests)
     silence = judging.longest_silence(seen.answers, seen.cut_at, seen.over)

@@ -37,7 +37,7 @@ second through a Service. A run fails, and the cell is bold, after:
 
 A cell has the Migration's result, unless all succeeded; the seconds from the cut to it (drain, upgrade: to the operation's end); then the
 longest times in seconds without a count of the guest and without an answer to the client. `Failed`: the guest continues on its node.
-`the guest restarted`: the cut ended the guest itself; its written numbers are intact. The machine has two cores and emulates the guests'
+`restarted`: the cut ended the guest itself; its written numbers are intact. The machine has two cores and emulates the guests'
 processors. `{nothing}`: nothing to cut; `{not_run}`: not run.
 """
 

@@ -1,4 +1,4 @@
-"""``docs/fields.md``: the fields as tables, with their tests."""
+"""``docs/fields.md``: tables of the fields, and the tests of each."""
 
 from __future__ import annotations
 
@@ -14,34 +14,56 @@ from tests.fields.schema import DEVICES, DOMAIN, OUTSIDE, Field
 FILE: Final = Path(__file__).parents[2] / "docs/fields.md"
 _HEAD: Final = """# Fields of a VirtualMachine
 
-Every field of `spec`, with the tests that saw it. `make fields` writes this page from the models, which have the full texts of
-`kubectl explain`, and from `tests/fields/*.toml`. The last column names:
+Every field of `spec`. `make fields` writes this page from the models, which have the full texts of `kubectl explain`, and from
+`tests/fields/*.toml`. Fields with equal texts share a row. A `…` stands for the fields of Kubernetes' type, which are copied unchanged into
+the pod.
+"""
+_TESTS: Final = """
+## Tests
+
+After each field:
 
 - tests that saw the field in a guest, at the outer end of a device (a display, a console), or in a running QEMU;
 - or golden files with the result, and why no guest shows it: `needs …`, which the test machines lack, or `for …`, which reads the pod;
 - or, outside `spec.domain`, tests that saw its effect.
 
-Fields with equal texts share a row. A `…` stands for the fields of Kubernetes' type, which are copied unchanged into the pod.
+Fields with the same tests share a line.
+
 """
-_COLUMNS: Final = "| field | type | default | meaning | seen by |\n|---|---|---|---|---|\n"
+_COLUMNS: Final = "| field | type | default | meaning |\n|---|---|---|---|\n"
+MAX_ROW: Final = 199
+_MAX_TYPE: Final = 120
+"""A longer list of words is below the table."""
 _PLACES: Final = (OUTSIDE, DOMAIN, DEVICES)
 _SCALAR: Final = re.compile(r"(?:(?:list|map) of )*(?:boolean|int32|int64|object|quantity|text)")
 
 
 def text(fields: Sequence[Field], entries: Sequence[Seen]) -> str:
-    rows = list(_shown(fields, entries))
-    return _HEAD + "".join(_table(place, rows) for place in _PLACES)
+    shown = list(_shown(fields, entries))
+    tables = "".join(_table(place, [field for field, _ in shown]) for place in _PLACES)
+    return _HEAD + tables + _TESTS + _lines(shown)
 
 
-def _table(place: str, shown: Iterable[tuple[Field, Seen | None]]) -> str:
-    alike: dict[tuple[str, ...], tuple[list[str], list[str]]] = {}
-    for field, entry in shown:
+def _table(place: str, fields: Iterable[Field]) -> str:
+    alike: dict[tuple[str, str, str], list[str]] = {}
+    below = ""
+    for field in fields:
         if place == next(each for each in reversed(_PLACES) if field.path.startswith(f"{each}.")):
-            why = str(entry.members.get("why", "")) if entry else ""
-            paths, tests = alike.setdefault((_type(field), _default(field), field.summary, why), ([], []))
-            paths.append(f"`{field.path}`")
-            tests.extend(each for each in _tests(field, entry) if each not in tests)
-    return f"\n## `{place}`\n\n{_COLUMNS}" + "".join(_row(key, *value) for key, value in alike.items())
+            kind = _type(field)
+            if len(kind) > _MAX_TYPE:
+                below += f"- `{field.path}`: {kind}\n"
+                kind = "listed below"
+            alike.setdefault((kind, _default(field), field.summary), []).append(f"`{field.path}`")
+    rows = "".join(row for texts, paths in alike.items() for row in _rows(texts, paths))
+    return f"\n## `{place}`\n\n{_COLUMNS}{rows}" + f"\n{below}" * bool(below)
+
+
+def _lines(shown: Iterable[tuple[Field, Seen | None]]) -> str:
+    alike: dict[str, list[str]] = {}
+    for field, entry in shown:
+        if seen_by := _seen_by(field, entry):
+            alike.setdefault(seen_by, []).append(f"`{field.path}`")
+    return "".join(f"- {', '.join(paths)}: {seen_by}\n" for seen_by, paths in alike.items())
 
 
 def _shown(fields: Iterable[Field], entries: Sequence[Seen]) -> Iterator[tuple[Field, Seen | None]]:
@@ -68,11 +90,25 @@ def _default(field: Field) -> str:
     return f"`{field.default}`" if is_value else field.default
 
 
-def _row(texts: Sequence[str], paths: Sequence[str], tests: Sequence[str]) -> str:
-    type_, default, summary, why = texts
-    seen_by = ("; " if any(": " in each for each in tests) else ", ").join(tests) + f": {why}" * bool(why)
-    cells = (", ".join(paths), type_, default, summary, seen_by)
-    return f"| {' | '.join(_escaped(each) for each in cells)} |\n"
+def _rows(texts: Sequence[str], paths: Iterable[str]) -> Iterator[str]:
+    """Yield the row of some fields with equal texts, or several rows if one would be too long."""
+    together: list[str] = []
+    for path in paths:
+        if together and len(_row(texts, [*together, path])) > MAX_ROW:
+            yield _row(texts, together)
+            together = []
+        together.append(path)
+    yield _row(texts, together)
+
+
+def _row(texts: Sequence[str], paths: Sequence[str]) -> str:
+    return f"| {' | '.join(_escaped(each) for each in (', '.join(paths), *texts))} |\n"
+
+
+def _seen_by(field: Field, entry: Seen | None) -> str:
+    tests = _tests(field, entry)
+    why = str(entry.members.get("why", "")) if entry else ""
+    return ("; " if any(": " in each for each in tests) else ", ").join(tests) + f": {why}" * bool(why)
 
 
 def _escaped(cell: str) -> str:

@@ -32,7 +32,7 @@ def test_cell_shows_the_outcome_and_both_outages() -> None:
 
 def test_a_cell_says_what_was_unusual() -> None:
     anew = replace(MOVED, boots=2, phase="Failed", attempts=3)
-    assert text(replace(SEEN, guests=[anew])) == "Failed (attempt 3), the guest restarted 4 s; 0.2/2.5"
+    assert text(replace(SEEN, guests=[anew])) == "Failed (attempt 3), restarted 4 s; 0.2/2.5"
     assert text(replace(SEEN, guests=[MOVED, MOVED], repeated=1)) == "2 Succeeded, kubectl drain called 2 times 4 s; 0.2/2.5"
     assert text(replace(SEEN, operation_seconds=None)) == "Succeeded hung; 0.2/2.5"
 

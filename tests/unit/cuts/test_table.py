@@ -25,7 +25,7 @@ def test_written_table_is_read_back() -> None:
     ("text", "shown"),
     [
         ("Succeeded (attempt 2) 17 s; 1.5/1.3", "(attempt 2) 17; 1.5/1.3"),
-        ("Succeeded, the guest restarted 0 s; 24.3/24.1", "the guest restarted 0; 24.3/24.1"),
+        ("Succeeded, restarted 0 s; 24.3/24.1", "restarted 0; 24.3/24.1"),
         ("1 Succeeded, 1 Failed 9 s; 0.8/1.2", "1 Succeeded, 1 Failed 9; 0.8/1.2"),
     ],
 )
@@ -84,10 +84,10 @@ def test_a_node_that_reports_keeps_its_guest() -> None:
 
 
 def test_runs_of_losses_and_of_other_cases_are_told_apart() -> None:
-    lost = Outcome("loss.off.agent", "the guest restarted 70 s; 90.0/95.0", (), "def5678", 70.0)
+    lost = Outcome("loss.off.agent", "restarted 70 s; 90.0/95.0", (), "def5678", 70.0)
     document = table.written({NAME: outcome()}, {}, "2030-01-02")
     later = table.written({lost.case: lost}, table.read(document), "2030-02-03", table.runs_of(document))
     assert "Last run 2030-01-02, at abc1234 (1 cases)." in later
     assert "Last run 2030-02-03, at def5678 (1 cases)." in later
-    assert table.read(later) == {NAME: "20; 0.8/1.2", lost.case: "the guest restarted 70; 90.0/95.0"}
+    assert table.read(later) == {NAME: "20; 0.8/1.2", lost.case: "restarted 70; 90.0/95.0"}
     assert table.runs_of(later)[True].startswith("Last run 2030-02-03")

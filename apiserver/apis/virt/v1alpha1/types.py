@@ -57,9 +57,9 @@ class VirtualMachineSpec(Model):
     )
     eviction_strategy: Strategy | None = Field(
         None,
-        description="Effect of an eviction of the machine's pod, for example by kubectl drain. LiveMigrate: the guest migrates to another "
+        description="Effect of an eviction of the machine's pod, as by kubectl drain. LiveMigrate: the guest migrates to another "
         "node first; the drain waits for a guest that cannot migrate. LiveMigrateIfPossible: a guest that cannot migrate is shut down. "
-        "Shutdown: the guest is shut down. External: the guest stays, and another program moves it. Default: the cluster's, the chart's "
+        "Shutdown: the guest is shut down. External: the guest stays, and another program moves it. Default: the chart's "
         "value evictionStrategy.",
     )
     on_node_loss: Policy | None = Field(

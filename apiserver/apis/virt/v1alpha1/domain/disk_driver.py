@@ -22,13 +22,13 @@ class DiskDriver(Model):
 
     cache: disk_driver.Cache | None = Field(
         None,
-        description="Caches between the guest and the storage, in libvirt's terms. none and directsync bypass the node's page cache; live "
+        description="Caches between guest and storage, as in libvirt. none and directsync bypass the node's page cache; live "
         "migration requires one of them. unsafe ignores the guest's flushes: a power failure damages its file systems. Default none, if "
-        "the file system supports O_DIRECT.",
+        "the file system has O_DIRECT.",
     )
     io: disk_driver.IO | None = Field(
         None,
-        description="How QEMU waits for the storage: in threads, or by Linux's asynchronous I/O (native), which needs cache none or "
+        description="How QEMU waits for the storage: in threads, or by Linux's asynchronous I/O (native). native needs cache none or "
         "directsync. Default native for a block device, else threads.",
     )
     discard: disk_driver.Discard | None = Field(None, description="unmap passes the guest's discards to the storage. Default unmap.")

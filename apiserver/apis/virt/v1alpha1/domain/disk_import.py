@@ -99,8 +99,8 @@ class DiskImport(Model):
     )
     format: Literal["raw", "qcow2"] | None = Field(
         None,
-        description="Format of the decompressed image. Default: detected by its first bytes; an image is rejected unless it is qcow2 or "
-        "begins with a partition table or file system. With raw, every content is accepted.",
+        description="Format of the decompressed image. Default: detected by its first bytes. Then an image is rejected unless it is qcow2 "
+        "or begins with a partition table or file system. With raw, every content is accepted.",
     )
     checksum: str | None = Field(
         None,

@@ -108,15 +108,15 @@ class DiskSource(NetworkSource, TokenSource, PluginSource):
     )
     create: DiskCreation | None = Field(
         None,
-        description="PersistentVolumeClaim: before the first start, a blank disk is created in an empty claim: a sparse file disk.img. An "
+        description="PersistentVolumeClaim: before the first start, an empty claim gets a blank disk. It is a sparse file disk.img. An "
         "existing smaller disk grows to this size before a start; nothing is overwritten or shrunk. For a block device, this is the "
         "minimum size. HostDisk: a missing file is created for uid 107. Default: the start waits for an image; a HostDisk must exist.",
     )
     import_: DiskImport | None = Field(
         None,
         alias="import",
-        description="PersistentVolumeClaim: before the first start, an image is downloaded into an empty claim as its file disk.img: raw "
-        "or qcow2, optionally compressed with gzip, xz or bzip2. Existing content is used unchanged. A claim of volume mode Block takes "
+        description="PersistentVolumeClaim: before the first start, an image is downloaded into an empty claim, as disk.img. It is raw "
+        "or qcow2, and may be compressed with gzip, xz or bzip2. Existing content is used unchanged. A claim of volume mode Block takes "
         "only raw images; a qcow2 image needs additional space next to the disk. status.imports shows the progress. Default: the start "
         "waits for an image.",
     )
@@ -143,8 +143,8 @@ class DiskSource(NetworkSource, TokenSource, PluginSource):
     )
     meta_data: str | None = Field(
         None,
-        description="CloudInit…: meta data as text, which replaces the default. Default: an instance id computed from the object's uid, "
-        "the machine's name as the local hostname, and the public keys of accessCredentials.",
+        description="CloudInit…: meta data as text, which replaces the default. Default: an instance id, the local hostname and public "
+        "keys. The id is computed from the object's uid, the hostname is the machine's name, and the keys are those of accessCredentials.",
     )
     meta_data_base64: str | None = Field(None, description="CloudInit…: meta data in base64.")
     meta_data_secret_ref: SecretKey | None = Field(
@@ -212,8 +212,8 @@ class Disk(Model):
         None,
         description="Several machines may use the disk at once, if all set this, and their guests write to it concurrently. Only for "
         "cluster file systems and databases, because concurrent writes destroy other file systems. Only for a claim that is not "
-        "ephemeral, or a network disk. Needs driver.cache none or directsync. Default false: a machine that writes uses the disk "
-        "exclusively.",
+        "ephemeral, or a network disk. Needs driver.cache none or directsync. Default false. Without it, a machine that "
+        "writes uses the disk exclusively.",
     )
     serial: str | None = Field(
         None,

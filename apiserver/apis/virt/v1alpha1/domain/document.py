@@ -137,7 +137,7 @@ class Devices(Model):
     block_multi_queue: bool | None = Field(
         None,
         description=f"Each disk of bus virtio or scsi has one queue for each processor, at most {MAX_QUEUES}; false: one queue. "
-        "Default: QEMU's choice for the machine type, one for each processor on newer ones.",
+        "Default: QEMU's choice for the machine type. On newer types, one for each processor.",
     )
     network_interface_multiqueue: bool | None = Field(
         None,

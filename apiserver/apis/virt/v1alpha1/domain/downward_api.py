@@ -25,8 +25,7 @@ class FieldReference(Model):
     """A field of the machine."""
 
     field_path: str = Field(
-        description="metadata.name, metadata.namespace, metadata.uid, metadata.labels, metadata.annotations, or one label or annotation "
-        "by its key: metadata.labels['key']."
+        description="metadata.name, .namespace, .uid, .labels, .annotations, or one label or annotation: metadata.labels['key']."
     )
 
 

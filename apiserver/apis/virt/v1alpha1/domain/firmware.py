@@ -54,7 +54,7 @@ class EFI(Model):
     )
     persistent: bool | None = Field(
         None,
-        description="Keeps UEFI variables, such as boot entries, in the claim of persistentState; otherwise they are lost when the "
+        description="Keeps UEFI variables, such as boot entries, in the claim of persistentState; else they are lost when the "
         "machine is off. Default false.",
     )
 

@@ -55,8 +55,8 @@ class NetworkSource(Model):
     )
     monitors: list[str] | None = Field(
         None,
-        description="RBD: names or addresses of Ceph's monitors, at most 16, each with its port after a colon unless 6789, and an IPv6 "
-        "address in brackets.",
+        description="RBD: at most 16 names or addresses of Ceph's monitors, each with its port after a colon unless 6789. An IPv6 "
+        "address is in brackets.",
         json_schema_extra=ATOMIC,
     )
     pool: str | None = Field(None, description="RBD: the pool of the image. Default rbd.")
@@ -76,8 +76,8 @@ class NetworkSource(Model):
     )
     secret_ref: SecretName | None = Field(
         None,
-        description="ISCSI: the Secret for CHAP, with the keys node.session.auth.username and node.session.auth.password, as in type "
-        "kubernetes.io/iscsi-chap. RBD: the Secret with the user's key under the key `key`, as in type kubernetes.io/rbd. Default: no "
+        description="ISCSI: the Secret for CHAP, as in type kubernetes.io/iscsi-chap. It has the keys node.session.auth.username and "
+        "node.session.auth.password. RBD: the Secret with the user's key under the key `key`, as in type kubernetes.io/rbd. Default: no "
         "authentication.",
     )
 
