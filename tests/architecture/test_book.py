@@ -16,6 +16,7 @@ BOOK = ROOT / "ARCHITECTURE.md"
 LIVES = ROOT / "docs" / "development" / "lives.md"
 DECISIONS = ROOT / "docs" / "decisions"
 MAX_LINES = 150
+MAX_PATHS = 40
 MAX_WIDTH = 140
 MAX_ROW = 200
 PATH = re.compile(r"`((?:[\w.-]+/)+[\w.-]*|[\w-]+\.(?:py|md|toml|yaml))`")
@@ -52,10 +53,11 @@ def test_the_book_is_short() -> None:
     lines = BOOK.read_text(encoding="utf-8").splitlines()
 
     assert len(lines) <= MAX_LINES
+    assert len(set(PATH.findall("\n".join(lines)))) <= MAX_PATHS
     assert [each for each in lines if len(each) > MAX_WIDTH] == []
 
 
-@pytest.mark.parametrize("document", ["ARCHITECTURE.md", "CONTRIBUTING.md", "docs/development/lives.md"])
+@pytest.mark.parametrize("document", ["ARCHITECTURE.md", "CONTRIBUTING.md", "docs/development/lives.md", "docs/development/where-to-begin.md"])
 def test_every_file_that_is_named_is_there(document: str) -> None:
     assert absent((ROOT / document).read_text(encoding="utf-8")) == []
 
