@@ -167,7 +167,7 @@ class Node:
         return await self._networks.join(vm, card, pod_uid, connection.process)
 
     async def leave_network(self, vm: Object, card: str, pod_uid: str, connection: Connection) -> None:
-        """Remove from the pod and its plugin a card that the guest released. Idempotent. Raises CommandFailed or Fault."""
+        """Remove from the pod and its plugin a card that the guest gave back. Idempotent. Raises CommandFailed or Fault."""
         await self._networks.leave(vm, card, pod_uid, connection.process)
 
     async def forward(self, connection: Connection, addresses: Sequence[str]) -> None:

@@ -138,7 +138,7 @@ async def _kubernetes_asyncio(library: kubeconfig.Reader, named: str, selection:
 
 
 def version(sources: Path = SOURCES) -> str:
-    """Return the plugin's release, installed or from sources; else ``unknown``."""
+    """Return the plugin's version, installed or from sources; else ``unknown``."""
     try:
         return metadata.version(DISTRIBUTION)
     except metadata.PackageNotFoundError:

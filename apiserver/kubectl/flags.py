@@ -403,7 +403,9 @@ def _add_volumes(commands: Commands) -> None:
     adding.add_argument("--create", metavar="SIZE", help="create a blank disk in a claim without disk.img, such as 10Gi")
     adding.add_argument("--serial", metavar="TEXT", help="the serial number that the guest sees")
     adding.add_argument("--bus", choices=hot_plug.BUSES, help="the bus (default virtio)")
-    removing = commands.add_for_machine("removevolume", "remove a disk, or eject the medium of a CD-ROM drive, when the guest releases it")
+    removing = commands.add_for_machine(
+        "removevolume", "remove a disk, or eject the medium of a CD-ROM drive, once the guest gives it back"
+    )
     removing.add_argument("--claim", metavar="NAME", help="the disk's PersistentVolumeClaim")
     removing.add_argument("--disk-name", metavar="NAME", help="the disk's name in the spec")
 

@@ -32,7 +32,7 @@ async def _listed(access: Access, params: dict[str, str]) -> list[Object]:
 
 
 async def _namespace(access: Access) -> str:
-    """Return the namespace of the release's Leases; empty for charts of older releases, and without the right to read the APIService."""
+    """Return the namespace of the release's Leases; empty for charts of older versions, and without the right to read the APIService."""
     doing = f"get APIService {_API_SERVICE}"
     try:
         found = await verbs.answered(access, "GET", API_SERVICES.path(name=_API_SERVICE), doing)

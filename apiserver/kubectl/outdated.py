@@ -1,4 +1,4 @@
-"""``kubectl virt outdated``: machines with a virt-launcher of another release, and their plans."""
+"""``kubectl virt outdated``: machines with a virt-launcher of another version, and their plans."""
 
 from __future__ import annotations
 

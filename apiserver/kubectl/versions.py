@@ -1,4 +1,4 @@
-"""``kubectl virt version``: the releases of this plugin and of the cluster's virt-api."""
+"""``kubectl virt version``: the versions of this plugin and of the cluster's virt-api."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from apiserver.kubectl.access import Access
 from apiserver.kubectl.messages import said
 
 DOCUMENT: Final = f"/openapi/v3/apis/{VIRTUAL_MACHINES.group}/{VIRTUAL_MACHINES.version}"
-"""It names the release, and every user may read it."""
+"""It names the version, and every user may read it."""
 
 
 async def server(way: Access) -> str:
-    """Return the release of virt-api. Raises Failure."""
+    """Return the version of virt-api. Raises Failure."""
     answer = await verbs.request(way, "GET", DOCUMENT, "read the version of virt-api")
     return said(str((answer.get("info") or {}).get("version") or "unknown"))
 
 
 def printed(of_server: str | None, output: str) -> str:
-    """Return both releases as lines, ``json`` or ``yaml``; only the plugin's if ``of_server`` is None."""
+    """Return both versions as lines, ``json`` or ``yaml``; only the plugin's if ``of_server`` is None."""
     found = {"clientVersion": access.version(), **({} if of_server is None else {"serverVersion": of_server})}
     match output:
         case "json":

@@ -79,7 +79,7 @@ def _loss(vm: Object, claim: str | None, name: str | None) -> str:
         return ""
     if any(_is_meant(each, claim, name) for each in hot_plug.added(vm)):
         return ": the guest did not have it yet"
-    return ": the guest loses the disk when it releases it, at the latest at its next start"
+    return ": the guest loses the disk when it gives it back, at the latest at its next start"
 
 
 async def _edit(access: Access, name: str, edited: Callable[[Object], Object]) -> Object:

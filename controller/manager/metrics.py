@@ -35,7 +35,7 @@ class Metrics:
         self._machines: Callable[[], Sequence[Object]] = list
         self._migrations: Callable[[], Sequence[Object]] = list
         self._strategy: evictions.Strategy = evictions.LIVE_MIGRATE_IF_POSSIBLE
-        about = "Machines with a virt-launcher of another release; 0 in a process that is not the leader."
+        about = "Machines with a virt-launcher of another version; 0 in a process that is not the leader."
         self._registry.add(Read("kubevirt_outdated_launchers", "gauge", about, (), lambda: [((), self._outdated())]))
         self._non_operational: Callable[[], Sequence[str]] = list
         about = "1 for a node that starts avoid, because they fail there; only the leader has them."
@@ -57,7 +57,7 @@ class Metrics:
         self._strategy = strategy
 
     def watch_outdated(self, count: Callable[[], int]) -> None:
-        """Add the number of guests in pods of another release to the metrics."""
+        """Add the number of guests in pods of another version to the metrics."""
         self._outdated = count
 
     def watch_nodes(self, non_operational: Callable[[], Sequence[str]]) -> None:

@@ -30,7 +30,7 @@ class MigrationLimits:
 
 @dataclass(frozen=True, slots=True)
 class WorkloadUpdate:
-    """How guests with a virt-launcher of another release are updated: ``batch_size`` at a time, and begun per ``batch_seconds``."""
+    """How guests with a virt-launcher of another version are updated: ``batch_size`` at a time, and begun per ``batch_seconds``."""
 
     strategy: UpdateStrategy = "LiveMigrate"
     batch_size: int = 5

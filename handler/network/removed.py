@@ -1,4 +1,4 @@
-"""The script that removes a card's tap, bridge and filters from its pod, after its guest released it. Pure.
+"""The script that removes a card's tap, bridge and filters from its pod, after its guest gave it back. Pure.
 
 The tap goes first, so no frame passes unfiltered. The link of a further network stays, down, for a later card of that network.
 """

@@ -173,7 +173,7 @@ class Networks:
         return made
 
     async def leave(self, vm: Object, card: str, pod_uid: str, launcher: Launcher) -> None:
-        """Remove the tap, bridge and filters of a card that the guest released; then call ``DEL`` of its third-party plugin, if any.
+        """Remove the tap, bridge and filters of a card that the guest gave back; then call ``DEL`` of its third-party plugin, if any.
 
         Idempotent. Raises CommandFailed or Fault.
         """

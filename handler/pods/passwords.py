@@ -17,7 +17,7 @@ async def send(links: Links, pod_uid: str, given: Password) -> None:
     """
     connection = reads.connection_of(links.get(pod_uid))
     if not connection.knows(messages.SetPassword):
-        raise errors.BadRequest("its virt-launcher is of an older release without setpassword; restart the machine")
+        raise errors.BadRequest("its virt-launcher is of an older version without setpassword; restart the machine")
     try:
         await connection.call(messages.SetPassword(given.user, given.password, given.encrypted))
     except LauncherRefused as refused:

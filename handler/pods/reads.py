@@ -47,7 +47,7 @@ class Reads:
         self._forget()
         connection = connection_of(self._links.get(pod_uid))
         if not connection.tells(what):
-            raise errors.BadRequest(f"its virt-launcher is of an older release without {what}; restart the machine")
+            raise errors.BadRequest(f"its virt-launcher is of an older version without {what}; restart the machine")
         pending = self._asked.get(_Text(pod_uid, what))
         if pending is None or pending.connection is not connection:
             pending = self._begin(connection, pod_uid, what)

@@ -46,7 +46,7 @@ class Screenshots:
                 f"its virt-launcher was asked for a screenshot and has not answered within {self._seconds:.0f} s"
             ) from error
         except FileNotFoundError as error:
-            raise errors.BadRequest("its virt-launcher is of a release that has no screenshot: start the machine again") from error
+            raise errors.BadRequest("its virt-launcher is of a version that has no screenshot: start the machine again") from error
         except OSError as error:
             raise errors.ServiceUnavailable(f"its virt-launcher cannot take a screenshot: {error.strerror or error}") from error
         if not content.startswith(screenshot.SIGNATURE):

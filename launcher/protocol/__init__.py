@@ -12,7 +12,7 @@ socket ``layout.LAUNCHER_SOCKET``. virt-handler is the client; any number of con
 4. Every request is idempotent; an ``Operate`` is carried out once for each id.
 5. virt-handler disconnects a launcher that sends too much. The next ``Hello`` has the newest status.
 6. The sides do not trust each other: a violation of these rules raises ``ProtocolError``, and the connection ends.
-7. Unknown members of a known message are ignored, so a release may add some; other changes raise ``messages.PROTOCOL``. Known members are
+7. Unknown members of a known message are ignored, so a version may add some; other changes raise ``messages.PROTOCOL``. Known members are
    checked for their type, and are required unless they have a default.
 8. Older launchers remain. The client sends requests, operations, reads and changes only to launchers that list them, in ``Hello.actions``
    (for ``messages.LATER_ACTIONS``), ``Hello.operations``, ``Hello.reads`` and ``DomainStatus.changes``.

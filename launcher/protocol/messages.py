@@ -11,7 +11,7 @@ from apiserver.apis.virt.spec import hot_plug, hot_plug_interfaces, live_changes
 PROTOCOL: Final = 1
 """Protocol version, which a running virt-launcher keeps."""
 SPOKEN: Final = frozenset({PROTOCOL})
-"""Versions that this release's virt-handler supports, because launchers outlive releases."""
+"""Versions that virt-handler supports, because launchers outlive upgrades."""
 
 Accelerator = Literal["qemu", "kvm"]
 """libvirt's domain types: emulated or accelerated."""
@@ -266,7 +266,7 @@ class AttachDisk:
 class DetachDisk:
     """Asks the running guest to release a disk, or the medium of a drive, which stays.
 
-    Refused with ``NotReady`` while the guest has not released it.
+    Refused with ``NotReady`` while the guest has not given it back.
     """
 
     name: str
@@ -285,7 +285,7 @@ class AttachInterface:
 class DetachInterface:
     """Asks the running guest to release a network card.
 
-    Refused with ``NotReady`` while the guest has not released it.
+    Refused with ``NotReady`` while the guest has not given it back.
     """
 
     name: str
@@ -729,7 +729,7 @@ LATER_ACTIONS: Final = (
     AttachInterface.__name__,
     DetachInterface.__name__,
 )
-"""Requests beyond those of the first release, and ``Hello.actions`` of this one."""
+"""Requests beyond those of the first version, and ``Hello.actions`` of this one."""
 
 FromLauncher = Hello | StatusChanged | Reply | Refusal | Content
 FromHandler = Call

@@ -171,4 +171,4 @@ def test_accepted_machine_types_match_the_locked_qemu() -> None:
     locked = (ROOT / "images/virt-launcher/packages.lock").read_text(encoding="utf-8")
     found = re.search(r"^qemu-system-x86=\d+:(\d+\.\d+)\.", locked, re.MULTILINE)
     assert found is not None
-    assert found.group(1) == machine.QEMU, "a further release of QEMU brings and drops machine types: qemu-system-x86_64 -machine help"
+    assert found.group(1) == machine.QEMU, "a further version of QEMU brings and drops machine types: qemu-system-x86_64 -machine help"

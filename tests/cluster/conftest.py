@@ -149,7 +149,7 @@ def _namespace(kubectl: Kubectl, name: str) -> Iterator[Kubectl]:
 def _end(api: Api) -> None:
     """Delete a namespace's objects, with 1 s of grace, and wait for their end; then begin to delete the namespace, which is slow."""
     if api.find("apiservices", f"{names.VERSION}.{names.GROUP}") is not None:
-        with contextlib.suppress(errors.NotFound):  # an earlier release has no sets
+        with contextlib.suppress(errors.NotFound):  # an earlier version has no sets
             api.delete_all("virtualmachinereplicasets", timeout=60)
         for machine in api.list("virtualmachines"):
             with contextlib.suppress(errors.NotFound):  # it may be gone

@@ -140,7 +140,7 @@ def test_node_of_another_contract_gets_no_guests_until_upgraded(kubectl: Kubectl
 
     words = f"node {node} cannot run guests: its virt-handler uses version {OTHER} of the node protocol, but virt-controller uses "
     with speaking_another_contract(system, node):
-        refused(kubectl, node, f"{words}{node_protocol.written()}; upgrade both to the same release")
+        refused(kubectl, node, f"{words}{node_protocol.written()}; upgrade both to the same version")
         go_on()
         assert {name: seen(kubectl, name)["status"]["podName"] for name in before} == {
             name: each["status"]["podName"] for name, each in before.items()

@@ -31,7 +31,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1500)]
 GUESTS = ("first", "second", "third")
 SERVED = "second"
 GAP_SECONDS = 30
-"""The switch-over, and the end of the previous release's virt-launcher."""
+"""The switch-over, and the end of the previous version's virt-launcher."""
 BOUND = "bound"
 COUNTER = "i=0; while :; do i=$((i+1)); echo tick $i; sleep 1; done\n"
 PACE_SECONDS = 10
@@ -40,7 +40,7 @@ PACE_SECONDS = 10
 @pytest.fixture(scope="module")
 def before(kubectl: Kubectl, testguest: None) -> Iterator[str]:
     if not testbed_kubectl.is_own_cluster():
-        pytest.skip("the image of the release before is built for the test cluster of this machine")
+        pytest.skip("the image of the version before is built for the test cluster of this machine")
     digest = release_before.give_launcher()
     release.install(f"image.digests.virt-launcher={digest}", "workloadUpdate.strategy=None")
     try:
@@ -143,7 +143,7 @@ def check_moves(kubectl: Kubectl, guests: dict[str, int]) -> None:
     release.install("workloadUpdate.batchSize=1", f"workloadUpdate.batchInterval={PACE_SECONDS}s")
 
     for name in GUESTS:
-        kubectl.api.until("vm", name, is_current, timeout=300, what=f"{name} is of this release")
+        kubectl.api.until("vm", name, is_current, timeout=300, what=f"{name} is of this version")
         assert image(kubectl, name) == "localhost/kubevirt/virt-launcher:dev"
         counts_on(kubectl, name, numbers[name])
         assert attempts(kubectl, name) == guests[name]
@@ -165,7 +165,7 @@ def test_unmovable_guest_stays_in_the_old_release_until_evicted(kubectl: Kubectl
     def runs_again(vm: Object) -> bool:
         return (len(vm["status"]["attempts"]), vm["status"]["phase"], is_current(vm)) == (guests[BOUND] + 1, "Running", True)
 
-    vm = kubectl.api.until("vm", BOUND, runs_again, timeout=180, what=f"{BOUND} is of this release")
+    vm = kubectl.api.until("vm", BOUND, runs_again, timeout=180, what=f"{BOUND} is of this version")
     assert image(kubectl, BOUND) == "localhost/kubevirt/virt-launcher:dev"
     assert vm["status"]["attempts"][guests[BOUND] - 1]["result"] == "Stopped"
     assert not any(each["spec"]["selector"]["name"] == BOUND for each in kubectl.api.list("migrations"))

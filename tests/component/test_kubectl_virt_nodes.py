@@ -119,7 +119,7 @@ async def test_leases_of_tenants_do_not_count(api: FakeAPI, access: Access, name
 
 
 @pytest.mark.parametrize("namespace", ["a-tenant", "z-tenant"])
-@pytest.mark.parametrize("reason", ["chart of an older release", "no right"])
+@pytest.mark.parametrize("reason", ["chart of an older version", "no right"])
 async def test_without_a_known_namespace_every_lease_counts(api: FakeAPI, access: Access, namespace: str, reason: str) -> None:
     if reason == "no right":
         api.authorize = lambda _, path, __: not path.startswith(API_SERVICES)

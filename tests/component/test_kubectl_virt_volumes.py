@@ -76,7 +76,7 @@ async def test_medium_of_a_drive_is_inserted_and_ejected(api: FakeAPI, access: A
 @pytest.mark.parametrize(
     ("phase", "runs", "told"),
     [
-        ("Running", [ROOT, {**ROOT, "name": "data"}], ": the guest loses the disk when it releases it, at the latest at its next start"),
+        ("Running", [ROOT, {**ROOT, "name": "data"}], ": the guest loses the disk when it gives it back, at the latest at its next start"),
         ("Running", [ROOT], ": the guest did not have it yet"),
         ("Stopped", [ROOT], ""),
     ],

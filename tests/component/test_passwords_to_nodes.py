@@ -110,7 +110,7 @@ async def test_an_older_launcher_gets_no_password(tmp_path: Path) -> None:
         scene = Scene(tmp_path, authority, revoked, operator)
         scene.launcher.later_actions = ("Import",)
         async with scene.running():
-            with pytest.raises(errors.BadRequest, match="older release without setpassword"):
+            with pytest.raises(errors.BadRequest, match="older version without setpassword"):
                 await scene.set()
             assert scene.received == []
 

@@ -191,7 +191,7 @@ class FakeLauncher:
     ) -> tuple[messages.RefusalReason, str] | None:
         name = str(request.disk["name"]) if isinstance(request, messages.AttachDisk) else request.name
         if isinstance(request, messages.DetachDisk) and (self.keeps_disks or name in self.kept):
-            return "NotReady", f"the guest has not released disk {name!r} yet"
+            return "NotReady", f"the guest has not given back disk {name!r} yet"
         if name in self.drives:
             empty = isinstance(request, messages.DetachDisk)
             self.change(
@@ -209,7 +209,7 @@ class FakeLauncher:
         is_coming = isinstance(request, messages.AttachInterface)
         name = request.interface.name if isinstance(request, messages.AttachInterface) else request.name
         if not is_coming and self.keeps_disks:
-            return "NotReady", f"the guest has not released interface {name!r} yet"
+            return "NotReady", f"the guest has not given back interface {name!r} yet"
         others = tuple(each for each in domain.devices if (each.kind, each.name) != ("interface", name))
         self.change(domain=replace(domain, devices=(*others, *((messages.DeviceStatus("interface", name, "tap1"),) if is_coming else ()))))
         return None

@@ -1,4 +1,4 @@
-"""Debian 13's programs, as in virt-launcher's image, for machines with another release."""
+"""Debian 13's programs, as in virt-launcher's image, for machines with another version."""
 
 import pathlib
 import shutil

@@ -16,7 +16,7 @@ from apiserver.apis.virt.places import names
 VERSION: Final = 1
 SPOKEN: Final = frozenset({VERSION})
 BEFORE: Final = frozenset({1})
-"""Versions of releases without the annotation."""
+"""Versions of a process without the annotation."""
 ANNOTATION: Final = f"{names.GROUP}/contract-versions"
 """On a node's Lease: its virt-handler's versions, as comma-separated numbers."""
 MAX_TEXT: Final = 64
@@ -46,4 +46,4 @@ def refusal(node: str, lease: Object) -> str:
     """Return the message that ``node`` gets no guests because its virt-handler shares no version; that is not checked."""
     theirs = written(spoken_by(lease))
     says = f"uses version {theirs} of the node protocol" if theirs else "reports no valid version of the node protocol"
-    return f"node {node} cannot run guests: its virt-handler {says}, but virt-controller uses {written()}; upgrade both to the same release"
+    return f"node {node} cannot run guests: its virt-handler {says}, but virt-controller uses {written()}; upgrade both to the same version"

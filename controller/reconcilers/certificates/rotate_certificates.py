@@ -57,7 +57,7 @@ from controller.reconcilers.certificates.consumers import (
 logger = logging.getLogger(__name__)
 
 OBSOLETE: Final = "kubevirt-virt-handler-tls"
-"""A key for all nodes, from older releases."""
+"""A key for all nodes, from older versions."""
 TLS_TYPE: Final = "kubernetes.io/tls"
 INTERVAL_SECONDS: Final = 30.0
 """Also until a deleted Secret is restored. A pass costs seven small reads."""

@@ -35,7 +35,7 @@ GUEST_ELSEWHERE: Final = ("False", "GuestElsewhere", "the virtual machine's gues
 
 
 def has_gate(pod: Object) -> bool:
-    """Return whether the pod has virt-controller's readiness gate; pods of older releases do not."""
+    """Return whether the pod has virt-controller's readiness gate; pods of older versions do not."""
     return any(each.get("conditionType") == names.GUEST_RUNNING_GATE for each in dig(pod, "spec", "readinessGates") or ())
 
 

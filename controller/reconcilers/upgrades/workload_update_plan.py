@@ -1,4 +1,4 @@
-"""Decides which guests move next into pods of the current release after an upgrade of the chart. Pure.
+"""Decides which guests move next into pods of the current version after an upgrade of the chart. Pure.
 
 Migrations of the lowest priority move guests. They are created only if they can begin at once within the node's and the cluster's limits,
 so that they delay no user's migration or drain. Deleted Migrations count.

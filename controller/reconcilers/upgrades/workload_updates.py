@@ -1,4 +1,4 @@
-"""The loop that moves guests into pods of the current release after an upgrade, a few at a time: gather, plan, apply.
+"""The loop that moves guests into pods of the current version after an upgrade, a few at a time: gather, plan, apply.
 
 It reconciles all machines together. Evicted pods, refused machines and deleted Migrations are kept only in memory, so a new process first
 waits for one interval.
@@ -50,7 +50,7 @@ def update_of(migration: Object) -> list[str]:
 
 
 class WorkloadUpdates:
-    """The reconciler that moves guests into pods of the current release, for all machines together."""
+    """The reconciler that moves guests into pods of the current version, for all machines together."""
 
     def __init__(
         self, client: Client, recorder: Recorder, clock: Clock, settings: Settings, informers: Informers, limits: MigrationLimits
@@ -136,7 +136,7 @@ class WorkloadUpdates:
             self._record_refusal(vm, "the API server rejects a Migration of the guest", error)
             return
         self._informers.migrations.remember(made)
-        logger.info("created a Migration to move a guest into a pod of this release", extra={"migration": str(key_of(made))})
+        logger.info("created a Migration to move a guest into a pod of this version", extra={"migration": str(key_of(made))})
 
     async def _evict(self, vm: Object, pod: Object) -> None:
         eviction = {
@@ -158,7 +158,7 @@ class WorkloadUpdates:
             self._record_refusal(vm, f"pod {name_of(pod)} cannot be evicted", answer.get("message") or "no reason given")
             return
         self._evicted[uid_of(pod)] = self._clock.now()
-        logger.info("evicted a pod of another release", extra={"namespace": namespace_of(pod), "pod": name_of(pod)})
+        logger.info("evicted a pod of another version", extra={"namespace": namespace_of(pod), "pod": name_of(pod)})
 
     def _record_refusal(self, vm: Object, what: str, error: errors.StatusError | str) -> None:
         self._refused[key_of(vm)] = self._clock.now()

@@ -48,7 +48,7 @@ def is_stopped(vm: Object) -> bool:
 def is_outdated(vm: Object, pod: Object | None) -> bool:
     """True if an edit of the spec changed the newest attempt's pod or domain before its guest started.
 
-    ``pod`` is that attempt's; None if gone: any edit counts. A pod of an older release without a hash counts as changed.
+    ``pod`` is that attempt's; None if gone: any edit counts. A pod of an older version without a hash counts as changed.
     """
     if phases.phase_of(vm) != phases.SCHEDULING or not power.is_older(power.newest_attempt(vm), generation_of(vm)):
         return False

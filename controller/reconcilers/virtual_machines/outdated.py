@@ -1,4 +1,4 @@
-"""Launcher pods of another release, and what happens to their guests. Pure.
+"""Launcher pods of another version, and what happens to their guests. Pure.
 
 A pod is outdated if its image differs from that of new pods; a tag is not resolved. The machine then has the condition
 ``LauncherOutdated``. ``upgrades`` decides when a guest is moved.
@@ -57,7 +57,7 @@ def way(vm: Object, claims: Mapping[str, Object | None], settings: Settings) -> 
     if strategy == evictions.EXTERNAL:
         return Way(conditions.STAYS, "another program must move it (evictionStrategy External)")
     if not why:
-        return Way(conditions.WILL_MIGRATE, "virt-controller will migrate the guest into a pod of this release")
+        return Way(conditions.WILL_MIGRATE, "virt-controller will migrate the guest into a pod of this version")
     if settings.workload_update.strategy != "Evict":
         return Way(conditions.STAYS, f"the guest cannot migrate ({why}): restart the machine")
     if strategy == evictions.LIVE_MIGRATE:
@@ -66,7 +66,7 @@ def way(vm: Object, claims: Mapping[str, Object | None], settings: Settings) -> 
         )
     return Way(
         conditions.WILL_BE_EVICTED,
-        (f"the guest cannot migrate ({why}): virt-controller will shut it down and start it in a pod of this release"),
+        (f"the guest cannot migrate ({why}): virt-controller will shut it down and start it in a pod of this version"),
     )
 
 
@@ -77,7 +77,7 @@ def marked(seen: Observed, status: Object) -> Object:
         return _without(status)
     found = way(seen.vm, seen.claims, seen.settings)
     image = one_line(image_of(pod), MAX_IMAGE)
-    message = f"virt-launcher has image {image}, but this release uses {seen.settings.launcher_image}; {found.words}"
+    message = f"virt-launcher has image {image}, but this version uses {seen.settings.launcher_image}; {found.words}"
     new = new_condition(seen.vm, conditions.LAUNCHER_OUTDATED, "True", found.reason, message)
     return {**status, "conditions": with_condition(status.get("conditions"), new, now=times.to_rfc3339(seen.now))}
 

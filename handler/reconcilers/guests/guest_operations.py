@@ -16,7 +16,7 @@ from launcher.protocol import messages
 
 MAX_MESSAGE: Final = 1024
 MAX_PERCENT: Final = 100
-LAUNCHER_TOO_OLD: Final = "virt-launcher of this machine is of an older release; restart or migrate the machine, then try again"
+LAUNCHER_TOO_OLD: Final = "virt-launcher of this machine is of an older version; restart or migrate the machine, then try again"
 SUSPEND_TO_NODE_DISK: Final[messages.OperationAction] = "SuspendToNodeDisk"
 PAUSED_SINCE: Final = "the virtual machine was paused later"
 RESULTS: Final[Mapping[messages.OperationState, operations.Result]] = {"succeeded": operations.SUCCEEDED, "failed": operations.FAILED}

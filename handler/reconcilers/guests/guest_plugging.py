@@ -100,7 +100,7 @@ class Plugging:
         await self._filling.end(vm, (name,))
         # also the pod's own volume, because a launcher can lie
         await self._ports.node.unmount_claim(link.pod_uid, connection, disk)
-        what = f"drive {name} ejected its medium" if disks.is_drive(disk) else f"the guest released disk {name}"
+        what = f"drive {name} ejected its medium" if disks.is_drive(disk) else f"the guest gave back disk {name}"
         return await self._record(vm, step, guest_steps.DISK_DETACHED, what)
 
     async def _attach_card(self, vm: Object, link: Link, step: AttachCard) -> Result | None:
@@ -119,7 +119,7 @@ class Plugging:
         # even if QEMU reports it, because a launcher can lie
         await self._ports.node.leave_network(vm, name, link.pod_uid, connection)
         self._ports.networks.remove(link.pod_uid, name)
-        return await self._record(vm, step, guest_steps.CARD_DETACHED, f"the guest released interface {name}")
+        return await self._record(vm, step, guest_steps.CARD_DETACHED, f"the guest gave back interface {name}")
 
     async def _record(self, vm: Object, step: Step, reason: str, message: str) -> Result | None:
         if not await self._writer.write(vm, device_steps.done(vm, step.path, self._ports.clock.now())):

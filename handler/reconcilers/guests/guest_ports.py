@@ -87,7 +87,7 @@ class Node(Protocol):
         ...
 
     async def leave_network(self, vm: Object, card: str, pod_uid: str, connection: Connection) -> None:
-        """Remove the network of a card that the guest released. Raises CommandFailed or Fault."""
+        """Remove the network of a card that the guest gave back. Raises CommandFailed or Fault."""
         ...
 
     async def forward(self, connection: Connection, addresses: Sequence[str]) -> None:

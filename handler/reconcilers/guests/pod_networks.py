@@ -107,7 +107,7 @@ class PodNetworks:
         self._interfaces[pod_uid] = (*self._interfaces.get(pod_uid, ()), interface)
 
     def remove(self, pod_uid: str, card: str) -> None:
-        """Forget a card that the guest released."""
+        """Forget a card that the guest gave back."""
         if pod_uid in self._interfaces:
             self._interfaces[pod_uid] = tuple(each for each in self._interfaces[pod_uid] if each.name != card)
 

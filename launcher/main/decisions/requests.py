@@ -160,7 +160,7 @@ def is_to_migrate(known: Known, request: messages.Migrate) -> bool:
 
 def _require_relay_of_disks(machine: messages.Machine, doing: str, *, relays_disks: bool) -> None:
     if not relays_disks and (names := copied_disks.names(machine.domain)):
-        why = f"what the guest wrote to the disk {names[0]!r} exists only in its pod, and virt-handler of this node is of a release"
+        why = f"what the guest wrote to the disk {names[0]!r} exists only in its pod, and virt-handler of this node is of a version"
         raise RequestRefused("Invalid", f"cannot {doing}: {why} that does not copy disks")
 
 

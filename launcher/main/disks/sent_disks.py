@@ -27,7 +27,7 @@ async def send(names: Sequence[str]) -> None:
     if why is None:
         raise NotSent(
             f"{UNSENT}: the connection broke, because virt-handler of one of the nodes was restarted or the target's pod ended; or "
-            "virt-handler of the target is of a release that takes no such disks"
+            "virt-handler of the target is of a version that takes no such disks"
         )
     if why:
         raise NotSent(f"the target refuses the disks that were made in the guest's pod: {why}")

@@ -40,7 +40,7 @@ class Plugging:
         self._record = watch.record
 
     async def plug(self, request: Request) -> None:
-        """Attach or detach a device, unless that was done before. Raises RequestRefused, also until the guest releases a device."""
+        """Attach or detach a device, unless that was done before. Raises RequestRefused, also until the guest gives back a device."""
         async with self._record.operation:
             requests.require_guest_that_stays(self._record.known, DOING[type(request)])
             if (machine := self._record.known.machine) is None:
@@ -81,7 +81,7 @@ class Plugging:
         if target is not None and not await self._hypervisor.detach_disk(self._record.known.name, target):
             raise RequestRefused(
                 "NotReady",
-                f"the guest has not released disk {name!r} yet; unmount it in the guest if it is in use; virt-handler asks again",
+                f"the guest has not given back disk {name!r} yet; unmount it in the guest if it is in use; virt-handler asks again",
                 (name,),
             )
         await asyncio.to_thread(files.remove_overlay, segment(name, "name"))
@@ -105,7 +105,7 @@ class Plugging:
         if (interface := plugged_interfaces.interface_of(machine, name)) is None:
             return machine
         if not await self._hypervisor.detach_interface(self._record.known.name, interface.mac):
-            raise RequestRefused("NotReady", f"the guest has not released interface {name!r} yet; virt-handler asks again")
+            raise RequestRefused("NotReady", f"the guest has not given back interface {name!r} yet; virt-handler asks again")
         left = plugged_interfaces.machine_without(machine, name)
         self._serve_addresses(left)  # virt-handler removes the bridge
         return left

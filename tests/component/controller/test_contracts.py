@@ -53,7 +53,7 @@ async def test_unschedulable_pod_names_excluded_nodes_and_reasons(api: FakeAPI, 
     )
     assert ready["message"].endswith(
         "; node node2 cannot run guests: its virt-handler uses version 2 of the node protocol, but virt-controller "
-        "uses 1; upgrade both to the same release"
+        "uses 1; upgrade both to the same version"
     )
 
 

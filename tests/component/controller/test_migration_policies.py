@@ -56,7 +56,7 @@ async def test_the_policy_that_chooses_the_machine_is_written_down(tmp_path: Pat
 
 
 class Before(FakeAPI):
-    """A fake API of the previous release, which lacks MigrationPolicies."""
+    """A fake API of the previous version, which lacks MigrationPolicies."""
 
     async def _serve(self, request: web.Request) -> web.StreamResponse:
         if request.path == MIGRATION_POLICIES.path():

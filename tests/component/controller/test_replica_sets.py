@@ -393,7 +393,7 @@ async def test_a_set_that_is_gone_adopts_no_machine(tmp_path: Path) -> None:
 
 
 class Before(FakeAPI):
-    """A fake API of the previous release, which lacks VirtualMachineReplicaSets."""
+    """A fake API of the previous version, which lacks VirtualMachineReplicaSets."""
 
     async def _serve(self, request: web.Request) -> web.StreamResponse:
         if request.path == REPLICA_SETS.path():

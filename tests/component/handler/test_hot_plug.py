@@ -110,7 +110,7 @@ async def test_removed_disk_is_released_then_unmounted(world: World, there: tupl
         launcher.keeps_disks = True
         await plugged(world, wanted=False)
         await eventually(lambda: entry(world).get("state") == "Failed")
-        assert entry(world)["message"] == "the guest has not released disk 'data' yet"
+        assert entry(world)["message"] == "the guest has not given back disk 'data' yet"
         assert handler.node.mounted == {"data": "pod-of-the-claim"}
         launcher.keeps_disks = False
         await eventually(lambda: "running" not in world.status())
@@ -181,7 +181,7 @@ async def test_drive_gets_a_medium_and_ejects_it(world: World) -> None:
 
 
 async def test_own_volume_is_unmounted_before_its_claim_is_free(world: World) -> None:
-    """A compromised launcher says that the guest released it."""
+    """A compromised launcher says that the guest gave it back."""
     await world.vm()
     launcher = await world.launcher("pod-1")
     async with world.handler() as handler:

@@ -101,7 +101,7 @@ async def test_removed_card_is_released_then_taken_from_the_pod(world: World, th
         launcher.keeps_disks = True
         await edit(world, runs=[DEFAULT, LAN], desired=[DEFAULT])
         await eventually(lambda: entry(world).get("state") == "Failed")
-        assert entry(world)["message"] == "the guest has not released interface 'lan' yet"
+        assert entry(world)["message"] == "the guest has not given back interface 'lan' yet"
         assert handler.node.cards == {"lan"}
         launcher.keeps_disks = False
         await eventually(lambda: "running" not in world.status())
@@ -110,7 +110,7 @@ async def test_removed_card_is_released_then_taken_from_the_pod(world: World, th
 
 
 async def test_card_that_the_guest_lost_is_attached_again(world: World) -> None:
-    """A user restores a card while the guest releases it."""
+    """A user restores a card while the guest gives it back."""
     await world.vm()
     launcher = await world.launcher("pod-1")
     async with world.handler() as handler:

@@ -159,7 +159,7 @@ async def test_a_launcher_of_an_older_release_is_not_asked(tmp_path: Path) -> No
     async with scene.running():
         code, status = await scene.get()
 
-    assert (code, "of an older release without song" in status["message"]) == (400, True)
+    assert (code, "of an older version without song" in status["message"]) == (400, True)
     assert scene.asked == []
 
 

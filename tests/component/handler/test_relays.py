@@ -88,7 +88,7 @@ class Scene:
         return serve
 
     async def connect(self, files: Files | None = None, protocol: str = "") -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        """Connect as the source's virt-handler, offering ``protocol`` (ALPN); empty: as one of an older release."""
+        """Connect as the source's virt-handler, offering ``protocol`` (ALPN); empty: as one of an older version."""
         tls = ClientTls(files or self.source)
         context = tls.offering(protocol) if protocol else tls.context
         return await asyncio.open_connection("127.0.0.1", self.incoming.port, ssl=context, server_hostname="n2.virt-handler")

@@ -179,5 +179,5 @@ async def test_older_launcher_gets_no_image_of_the_nodes_disk(world: World) -> N
     launcher.operations = ("Reset", "Resume", "Suspend")
     async with world.handler() as handler:
         await eventually(lambda: phase_is(world, "Failed"))
-    assert "is of an older release" in world.status()["attempts"][-1]["message"]
+    assert "is of an older version" in world.status()["attempts"][-1]["message"]
     assert handler.node.memory_images == {}

@@ -264,7 +264,7 @@ def test_handler_without_disk_relays_is_refused(start: Callable[[], Launcher]) -
         answer = client.call(messages.PrepareMigrationTarget("m1", machine))
         assert isinstance(answer, messages.Refusal)
         assert answer.reason == "Invalid"
-        assert "virt-handler of this node is of a release that does not copy disks" in answer.message
+        assert "virt-handler of this node is of a version that does not copy disks" in answer.message
         client.ask(messages.Sync(machine, paused=True))
         answer = client.call(messages.Migrate("m2"))
         assert isinstance(answer, messages.Refusal)

@@ -276,7 +276,7 @@ REFUSED_EARLIER: Final = MappingProxyType[str, Change](
         "all of /proc": _confined(procMount="Unmasked"),
     }
 )
-"""The same, for changes that kube-apiserver refuses or drops before it evaluates policies. Its next release may not."""
+"""The same, for changes that kube-apiserver refuses or drops before it evaluates policies. Its next version may not."""
 
 
 def _of_a_person(pod: Pod) -> None:

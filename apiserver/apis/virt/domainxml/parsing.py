@@ -19,7 +19,7 @@ MAX_BYTES: Final = 64 << 10
 """In UTF-8. The whole object may have 128 KiB; engines write 20."""
 MAX_DEPTH: Final = 16
 MAX_ELEMENTS: Final = 4000
-"""For reading: earlier releases admitted this many."""
+"""For reading: earlier versions admitted this many."""
 MAX_ELEMENTS_ADMITTED: Final = 1600
 """For new documents: the grammar allows at most 1462, without ``<metadata>``."""
 MAX_ATTRIBUTES: Final = 32

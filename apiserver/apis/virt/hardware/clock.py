@@ -14,7 +14,7 @@ TIMERS: Final = ("hpet", "hyperv", "kvm", "pit", "rtc")
 ZONE: Final = re.compile(r"(?=.{1,64}\Z)[A-Za-z][A-Za-z0-9_+-]*(/[A-Za-z0-9_+-]+)*")
 """They cannot leave their directory."""
 ZONES: Final = Path("/usr/share/zoneinfo")
-"""The same release in virt-api's and virt-launcher's images. QEMU treats a missing zone as UTC."""
+"""The same version in virt-api's and virt-launcher's images. QEMU treats a missing zone as UTC."""
 
 
 def is_zone(name: str, zones: Path = ZONES) -> bool:

@@ -24,7 +24,7 @@ DRAIN_LABEL: Final = "kubevirt.io/drain"
 
 
 def strategy_of(vm: Object) -> Strategy | None:
-    """Return ``spec.evictionStrategy``; None (the cluster's) if unset or of a later release."""
+    """Return ``spec.evictionStrategy``; None (the cluster's) if unset or of a later version."""
     found = dig_vm(vm, "spec", "evictionStrategy")
     return cast("Strategy", found) if found in get_args(Strategy) else None
 

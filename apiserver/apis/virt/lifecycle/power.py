@@ -7,7 +7,7 @@ or off (``status.request``). It applies until an edit of the strategy: ``status.
 - ``Start`` and ``Restart`` start a series with the attempt ``request.attempt``: the machine is on until that attempt ends, whatever the
   strategy; then the strategy considers only this series. ``Restart`` first ends the attempt before.
 
-The *pause* (``status.pause``) belongs to one attempt. An earlier release wrote ``Pause`` and ``Unpause`` into ``status.request``: they mean
+The *pause* (``status.pause``) belongs to one attempt. An earlier version wrote ``Pause`` and ``Unpause`` into ``status.request``: they mean
 the pause, and a series from that attempt.
 
 Without a request the series is all of ``status.attempts``. A running attempt continues under every strategy except ``Halted``. A *failed
@@ -46,7 +46,7 @@ HALTED: Final[RunStrategy] = "Halted"
 RUN_STRATEGIES: Final[tuple[RunStrategy, ...]] = get_args(RunStrategy)
 
 Action = Literal["Start", "Stop", "Restart", "Pause", "Unpause"]
-"""``Pause`` and ``Unpause`` only in objects of an earlier release."""
+"""``Pause`` and ``Unpause`` only in objects of an earlier version."""
 START: Final[Action] = "Start"
 STOP: Final[Action] = "Stop"
 RESTART: Final[Action] = "Restart"
@@ -222,7 +222,7 @@ def _by_strategy(
 def effective_request(vm: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """Return ``status.request``, unless the run strategy was edited since; else None.
 
-    Without ``generation``, from an older release, it applies while the strategy is the same.
+    Without ``generation``, from an older version, it applies while the strategy is the same.
     """
     status = vm.get("status") or {}
     request = status.get("request")
@@ -291,7 +291,7 @@ def set_pause(vm: dict[str, Any], moment: str, *, wanted: bool, attempt: int | N
 
 
 def keep_pause(vm: dict[str, Any]) -> None:
-    """Move an earlier release's pause from ``status.request`` to ``status.pause``, in place; its request becomes ``Start``."""
+    """Move an earlier version's pause from ``status.request`` to ``status.pause``, in place; its request becomes ``Start``."""
     status = vm.get("status") or {}
     request = status.get("request") or {}
     if request.get("action") in _PAUSES:
@@ -300,7 +300,7 @@ def keep_pause(vm: dict[str, Any]) -> None:
 
 
 def _pause_of(status: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the pause: that of an earlier release in ``status.request``, which is newer, else ``status.pause`` or {}."""
+    """Return the pause: that of an earlier version in ``status.request``, which is newer, else ``status.pause`` or {}."""
     request = status.get("request") or {}
     if request.get("action") in _PAUSES:
         told = {key: request[key] for key in ("attempt", "generation", "time") if request.get(key) is not None}

@@ -2,7 +2,7 @@
 
 virt-controller makes an *attachment pod* with the claim of a disk that only the desired form has, and records it in
 ``status.volumeStatus``. In this write, virt-api copies the disk to the running form, and locks the claim; virt-handler then attaches it. A
-removed disk stays in the running form until the guest released it.
+removed disk stays in the running form until the guest gave it back.
 
 Another medium takes two steps, with an empty drive in between.
 """

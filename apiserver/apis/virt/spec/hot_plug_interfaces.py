@@ -1,7 +1,7 @@
 """Network cards that a running guest gets and loses (``docs/decisions/networks.md``).
 
 virt-handler attaches a card that only the desired form has, if the guest's pod has the network. On its report, virt-api copies the card to
-the running form, where a removed card stays until the guest released it.
+the running form, where a removed card stays until the guest gave it back.
 """
 
 from __future__ import annotations

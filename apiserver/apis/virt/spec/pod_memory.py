@@ -1,7 +1,7 @@
 """The memory that the pod has room for, and that the guest may take.
 
 virt-controller resizes the pod, and records that in ``status.podResize`` before virt-handler requests more memory. For less, the guest
-first releases it (``docs/decisions/hardware.md``).
+first gives it back (``docs/decisions/hardware.md``).
 """
 
 from __future__ import annotations

@@ -159,7 +159,7 @@ def default(obj: dict[str, Any]) -> None:
         spec["ordinals"].setdefault("start", 0)
     if isinstance(dig(spec, "template", "spec"), dict):
         defaults.default_virtual_machine(spec["template"])
-    for each in dig(obj, "status", "revisions") or ():  # so that defaults of a later release make no new revision
+    for each in dig(obj, "status", "revisions") or ():  # so that defaults of a later version make no new revision
         if isinstance(dig(each, "template", "spec"), dict):
             defaults.default_virtual_machine(each["template"])
 

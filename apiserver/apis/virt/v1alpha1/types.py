@@ -155,7 +155,7 @@ class DomainStatus(Model):
     live_changes: list[str] | None = Field(
         None,
         description=f"What the guest takes without a restart: settings ({', '.join(LIVE_CHANGES)}), and new and removed devices "
-        f"({', '.join((*hot_plug.KINDS, hot_plug_interfaces.INTERFACE))}). Absent under older releases.",
+        f"({', '.join((*hot_plug.KINDS, hot_plug_interfaces.INTERFACE))}). Absent under older versions.",
         json_schema_extra=ATOMIC,
     )
 
@@ -258,7 +258,7 @@ class MigrationState(Model):
 class Request(Model):
     """The last verb that turned the machine on or off."""
 
-    action: Action = Field(description="The verb. Pause and Unpause are from an earlier release; status.pause replaces them.")
+    action: Action = Field(description="The verb. Pause and Unpause are from an earlier version; status.pause replaces them.")
     time: Time | None = Field(None, description="The time of the call.")
     run_strategy: RunStrategy | None = Field(None, description="The run strategy at that time; an edit overrides the verb.")
     generation: Int64 | None = Field(None, description="The generation of the spec at that time.")

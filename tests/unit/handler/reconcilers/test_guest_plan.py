@@ -99,7 +99,7 @@ def test_shortened_grace_period_is_sent_once(phase: str, *, deleting: bool) -> N
     vm = a_vm(phase, deleting=deleting, request=a_request("Stop"))
     vm["spec"]["terminationGracePeriodSeconds"] = 3
     assert plan(observed(vm, a_running(stopping=True, grace_seconds=900.0))) == shut_down(3.0)
-    for told in (3.0, 1.0, None):  # accepted; already shorter; from a release without the field
+    for told in (3.0, 1.0, None):  # accepted; already shorter; from a version without the field
         assert plan(observed(vm, a_running(stopping=True, grace_seconds=told))) == (() if phase == "Stopping" else REPORT)
 
 

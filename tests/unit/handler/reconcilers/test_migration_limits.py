@@ -54,7 +54,7 @@ def test_a_migration_has_its_time_and_no_more() -> None:
 
 @pytest.mark.parametrize("options", [{}, {"completionTimeoutSeconds": None}], ids=["none", "null"])
 def test_without_a_time_it_has_all_the_time(options: dict[str, Any]) -> None:
-    """The previous release's virt-controller wrote no timeout."""
+    """The previous version's virt-controller wrote no timeout."""
     migration = a_migration("Running", phaseTransitionTimestamps=STAMPS, options=options)
     assert planned(migration, 1e6) == LOOK_AGAIN
     assert planned(a_migration("Running", phaseTransitionTimestamps=STAMPS), 1e6) == LOOK_AGAIN

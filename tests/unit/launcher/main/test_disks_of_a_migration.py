@@ -184,7 +184,7 @@ async def test_source_sends_its_bytes_before_libvirt_begins(world: World, pod: P
 
 
 async def hangs_up(_reader: asyncio.StreamReader, _writer: asyncio.StreamWriter) -> None:
-    """End the connection at once, as virt-handler of an older release."""
+    """End the connection at once, as virt-handler of an older version."""
 
 
 async def hangs_up_after_the_offer(reader: asyncio.StreamReader, _writer: asyncio.StreamWriter) -> None:

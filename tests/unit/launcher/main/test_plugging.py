@@ -75,7 +75,7 @@ async def test_guest_that_keeps_a_disk_is_asked_again(world: World) -> None:
     found = await refused(world, messages.DetachDisk("root"))
     assert (found.reason, str(found)) == (
         "NotReady",
-        "the guest has not released disk 'root' yet; unmount it in the guest if it is in use; virt-handler asks again",
+        "the guest has not given back disk 'root' yet; unmount it in the guest if it is in use; virt-handler asks again",
     )
     assert disks(world) == {"root": "vda"}
     world.hypervisor.keeps_disks = False

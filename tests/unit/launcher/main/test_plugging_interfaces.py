@@ -69,7 +69,7 @@ async def test_guest_that_keeps_the_card_is_told(world: World) -> None:
     await world.domain.handle(attach())
     world.hypervisor.keeps_disks = True
     found = await refused(world, messages.DetachInterface("lan"))
-    assert (found.reason, str(found)) == ("NotReady", "the guest has not released interface 'lan' yet; virt-handler asks again")
+    assert (found.reason, str(found)) == ("NotReady", "the guest has not given back interface 'lan' yet; virt-handler asks again")
     assert "lan" in cards(world)
 
 

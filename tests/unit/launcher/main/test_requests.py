@@ -228,7 +228,7 @@ def test_libvirt_failures_are_refused_with_their_message(error: HypervisorError,
 def test_disks_of_the_pod_need_a_virt_handler_that_relays_them() -> None:
     blank = {"name": "scratch", "type": "EmptyDisk", "source": {"size": "1Mi"}}
     machine = dataclasses.replace(MACHINE, domain={"devices": {"disks": [blank]}})
-    why = "what the guest wrote to the disk 'scratch' exists only in its pod, and virt-handler of this node is of a release"
+    why = "what the guest wrote to the disk 'scratch' exists only in its pod, and virt-handler of this node is of a version"
     why += " that does not copy disks"
     prepare, migrate = messages.PrepareMigrationTarget("m1", machine), messages.Migrate("m1")
     runs = dataclasses.replace(STARTED, machine=machine)

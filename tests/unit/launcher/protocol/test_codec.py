@@ -211,7 +211,7 @@ def test_texts_with_a_large_memory_footprint_are_refused(body: dict[str, Any]) -
 
 
 def test_ignored_members_of_a_line_do_not_count() -> None:
-    """From a later release or a hostile pod: nested as deep as the parser allows."""
+    """From a later version or a hostile pod: nested as deep as the parser allows."""
     nested: Any = "a" * (300 << 10) + "\U0001f600"
     for _ in range(900):
         nested = [nested]

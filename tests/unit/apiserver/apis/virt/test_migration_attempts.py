@@ -18,7 +18,7 @@ def a_migration(**status: Any) -> dict[str, Any]:
 
 
 def test_each_attempt_has_its_own_migration_uid() -> None:
-    """The first has the Migration's uid, which older releases expect."""
+    """The first has the Migration's uid, which older versions expect."""
     assert migration_attempts.uid_of(a_migration()) == UID
     found = [migration_attempts.uid_of(a_migration(attempt=each)) for each in range(1, migration_attempts.MAX_ATTEMPTS + 1)]
     assert found == [UID, f"{UID}-2", f"{UID}-3"]

@@ -41,7 +41,7 @@ def is_refused_by_the_models(case: Case) -> bool:
     try:
         kind.model_validate({key: value for key, value in case.object.items() if key != "metadata"})
     except ValidationError as error:
-        # A reader accepts unknown members, and words of a later release.
+        # A reader accepts unknown members, and words of a later version.
         return any(each["type"] != "extra_forbidden" and not is_a_later_word(each) for each in error.errors())
     return False
 

@@ -240,7 +240,7 @@ async def test_client_writes_no_reservations() -> None:
 
 @pytest.mark.parametrize("servers", [OneServer, Virt])
 async def test_lost_reservation_is_neither_used_nor_released(servers: type[Virt]) -> None:
-    """A virt-api of the release before knows none: it gives the claim to a start."""
+    """A virt-api of the version before knows none: it gives the claim to a start."""
     virt = servers(MemoryStorage())
     await running_machine(virt, "one")
     await running_machine(virt, "two")

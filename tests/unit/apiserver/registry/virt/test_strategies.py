@@ -383,7 +383,7 @@ def test_pause_of_an_older_release_is_kept_and_then_rewritten(strategy: str) -> 
     assert not power.wants_paused(unpaused)
     assert unpaused["status"]["request"] == {**old, "action": "Start"}
     assert (power.decide(unpaused).on, power.decide(unpaused).attempt) == (power.decide(vm).on, power.decide(vm).attempt)
-    assert power.wants_paused(_call("reset", vm)), "virt-handler of the earlier release reads its own form"
+    assert power.wants_paused(_call("reset", vm)), "virt-handler of the earlier version reads its own form"
     assert _call("reset", vm)["status"]["request"] == old
 
 
@@ -803,7 +803,7 @@ def test_a_migration_is_let_go_once_it_is_over_and_no_sooner(phase: str, deletin
     for left in ([], ["a.b/c"]):
         new = {**old, "metadata": {**metadata, "finalizers": left}}
         assert [each.path for each in strategy.validate_update(new, old)] == ["metadata.finalizers"] * refused
-        assert strategy.validate_update(new, new) == [], "one that an older release let go can be written"
+        assert strategy.validate_update(new, new) == [], "one that an older version let go can be written"
     assert strategy.validate_update({**old, "metadata": {**metadata, "finalizers": ["kubevirt.io/migration"]}}, old) == []
 
 

@@ -197,7 +197,7 @@ def test_cpu_demands_name_their_fields_and_are_limited() -> None:
 
 
 def test_cpu_demands_of_any_sound_machine_are_bounded() -> None:
-    """Objects of older releases, or from etcd, were never validated; kube-apiserver refuses invalid labels."""
+    """Objects of older versions, or from etcd, were never validated; kube-apiserver refuses invalid labels."""
     machines = [each.object for each in CASES if each.kind == "VirtualMachine" and each.path.startswith("spec.domain")]
     sound = [each for each in machines if structure.has_sound_domain(each)]
     assert sound

@@ -12,7 +12,7 @@ from tests.unit.controller.reconcilers.builders import a_migration, a_pod, a_vm
 INCOMPATIBLE = {
     "node2": (
         "node node2 cannot run guests: its virt-handler uses version 2 of the node protocol, but virt-controller "
-        "uses 1; upgrade both to the same release"
+        "uses 1; upgrade both to the same version"
     )
 }
 

@@ -115,7 +115,7 @@ def test_of_a_lease_only_its_renewal_is_kept() -> None:
     }
 
 
-def test_trimmed_lease_keeps_its_contract_versions() -> None:
+def test_trimmed_lease_keeps_its_protocol_versions() -> None:
     for text, known in (("1", []), ("2", [INCOMPATIBLE]), ("1" * 100_000, [INCOMPATIBLE])):
         lease = a_lease("a")
         lease["metadata"]["annotations"] = {"kubevirt.io/contract-versions": text, "another": "x" * 100_000}

@@ -56,7 +56,7 @@ def test_outdated_launcher_is_reported_once_with_both_images() -> None:
     found = said(planning.plan(seen(vm, launcher(OLD))))
     assert found is not None
     assert (found["status"], found["reason"]) == ("True", "WillMigrate")
-    assert found["message"].startswith(f"virt-launcher has image {OLD}, but this release uses {NEW}; ")
+    assert found["message"].startswith(f"virt-launcher has image {OLD}, but this version uses {NEW}; ")
     vm["status"]["conditions"] = [dict(found)]
     assert planning.plan(seen(vm, launcher(OLD))) == ()
 
