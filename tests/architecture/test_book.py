@@ -57,7 +57,9 @@ def test_the_book_is_short() -> None:
     assert [each for each in lines if len(each) > MAX_WIDTH] == []
 
 
-@pytest.mark.parametrize("document", ["ARCHITECTURE.md", "CONTRIBUTING.md", "docs/development/lives.md", "docs/development/where-to-begin.md"])
+@pytest.mark.parametrize(
+    "document", ["ARCHITECTURE.md", "CONTRIBUTING.md", "docs/development/lives.md", "docs/development/where-to-begin.md"]
+)
 def test_every_file_that_is_named_is_there(document: str) -> None:
     assert absent((ROOT / document).read_text(encoding="utf-8")) == []
 
