@@ -15,14 +15,16 @@ from apiserver.apis.meta import errors
 from apiserver.apis.meta.objects import NamespacedName
 from apiserver.client.rest import Client
 from benchmarks.scale import machines
-from benchmarks.scale.cluster import Cluster
+from benchmarks.scale.cluster import GRACE, Cluster
 from benchmarks.scale.machines import Board, spread
 from benchmarks.scale.meter import Meter, Reading
 from benchmarks.scale.nodes import RACK, Groups, in_parallel
 from benchmarks.scale.report import STEPS
 
 SETTLE_SECONDS: Final = 20.0
-SETTLE_MOST_SECONDS: Final = 900.0
+SETTLE_MOST_SECONDS: Final = 1800.0
+PATIENCE_SECONDS: Final = 300.0
+"""Without a change of a machine, after a loss was due to be seen."""
 IDLE_SECONDS: Final = 120.0
 LOOK_SECONDS: Final = 1.0
 TELL_SECONDS: Final = 30.0
@@ -49,7 +51,7 @@ class Course:
 
     def __post_init__(self) -> None:
         self.meter = Meter(self.cluster)
-        self.board = Board(self.client)
+        self.board = Board(self.client, PATIENCE_SECONDS + GRACE * self.cluster.renew)
         self.every = machines.names(self.count)
         self._failed_evictions = 0
 

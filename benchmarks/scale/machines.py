@@ -28,8 +28,6 @@ _TEMPORARY: Final = (
     errors.Timeout,
     TransportError,
 )
-SILENCE_SECONDS: Final = 300.0
-"""Without any change until a wait fails."""
 
 
 def namespace(number: int) -> str:
@@ -62,7 +60,9 @@ async def create_one(client: Client, machine: NamespacedName) -> None:
 class Board:
     """The machines' phases and nodes, and when they last changed."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: Client, patience: float) -> None:
+        """``patience``: seconds without a change of a machine, after which :meth:`until` gives up."""
+        self._patience = patience
         self._informer = Informer(client, VIRTUAL_MACHINES, trim=trimmed)
         self._informer.subscribe(self._changed)
         self._news = asyncio.Event()
@@ -90,11 +90,11 @@ class Board:
         return str(dig(self._of(machine), "status", "podName") or "")
 
     async def until(self, is_true: Callable[[], bool], what: str) -> float:
-        """Wait until ``is_true``; return the monotonic time. TimeoutError after ``SILENCE_SECONDS`` without a change of a machine."""
+        """Wait until ``is_true``; return the monotonic time. TimeoutError if no machine changes for too long."""
         while not is_true():
             self._news.clear()
             try:
-                async with asyncio.timeout(SILENCE_SECONDS):
+                async with asyncio.timeout(self._patience):
                     await self._news.wait()
             except TimeoutError:
                 raise TimeoutError(f"waited until {what}: {dict(self.phases())}") from None
