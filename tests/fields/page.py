@@ -31,7 +31,7 @@ Fields with the same tests share a line.
 
 """
 _COLUMNS: Final = "| field | type | default | meaning |\n|---|---|---|---|\n"
-MAX_ROW: Final = 199
+_MAX_ROW: Final = 199
 _MAX_TYPE: Final = 120
 """A longer list of words is below the table."""
 _PLACES: Final = (OUTSIDE, DOMAIN, DEVICES)
@@ -94,7 +94,7 @@ def _rows(texts: Sequence[str], paths: Iterable[str]) -> Iterator[str]:
     """Yield the row of some fields with equal texts, or several rows if one would be too long."""
     together: list[str] = []
     for path in paths:
-        if together and len(_row(texts, [*together, path])) > MAX_ROW:
+        if together and len(_row(texts, [*together, path])) > _MAX_ROW:
             yield _row(texts, together)
             together = []
         together.append(path)
