@@ -156,6 +156,12 @@ class Connections:
             self._emptied.clear()
             await self._emptied.wait()
 
+    def give_up(self, prefix: str, seconds: float) -> None:
+        """Fail each exchange if its target begins with ``prefix`` and nothing came for so long: TimeoutError."""
+        for each in tuple(self._open):
+            if each.target.startswith(prefix) and each.silent_seconds() >= seconds:
+                each.fail(TimeoutError(f"given up after {seconds:g} s"))
+
     async def send(
         self,
         origin: Origin,
@@ -180,7 +186,9 @@ class Connections:
             try:
                 if refusal is not None and (why := refusal(connection.certificate)):
                     raise NotTrusted(why)
-                head = await connection.ask(request, body or b"", deadline, timeouts.idle_seconds)
+                connection.target = target
+                asked = connection.ask(request, body or b"", deadline, timeouts.idle_seconds)
+                head = await (asked if timeouts.answer_seconds is None else _in_time(asked, _after(timeouts.answer_seconds)))
             except BaseException as error:  # even if cancelled
                 connection.abort()
                 self._leave(host, connection)

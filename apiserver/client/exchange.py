@@ -47,6 +47,8 @@ class Timeouts:
     """For a turn and a connection."""
     idle_seconds: float | None = None
     """Between pieces of the response."""
+    answer_seconds: float | None = None
+    """From the request to the response's head."""
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -54,7 +56,7 @@ class Connection(asyncio.BufferedProtocol):
 
     __slots__ = (
         "_answer", "_buffer", "_deadline", "_error", "_failure", "_has_more", "_heard_at", "_is_answered", "_is_over", "_loop",
-        "_on_lost", "_quiet", "_reads", "_received", "_size", "_transport", "_unsent", "_waiter", "_writes", "is_busy", "kept_at",
+        "_on_lost", "_quiet", "_reads", "_received", "_size", "_transport", "_unsent", "_waiter", "_writes", "is_busy", "kept_at", "target",
     )  # fmt: skip
 
     def __init__(self, on_lost: Callable[[Connection], object]) -> None:
@@ -80,6 +82,8 @@ class Connection(asyncio.BufferedProtocol):
         self.is_busy = False
         self.kept_at = 0.0
         """When it became idle."""
+        self.target = ""
+        """Path and query of the last request."""
 
     @property
     def is_usable(self) -> bool:
@@ -113,6 +117,7 @@ class Connection(asyncio.BufferedProtocol):
         self._answer = Answer(has_body=not head.startswith(b"HEAD "))
         if self._transport is None or self._is_over:
             raise Disconnected(self._error)
+        self._heard_at = self._loop.time()
         self._watch_time(deadline, idle_seconds)
         self._transport.write(head + body[:PIECE_BYTES])
         self._unsent = memoryview(body)[PIECE_BYTES:]
@@ -141,6 +146,10 @@ class Connection(asyncio.BufferedProtocol):
             return False
         self._read_on()
         return True
+
+    def silent_seconds(self) -> float:
+        """Return the seconds since the request or the last input; 0 outside an exchange, and while nothing is read."""
+        return self._loop.time() - self._heard_at if self.is_busy and self._reads else 0.0
 
     def fail(self, error: Exception) -> None:
         """Close the connection at once, failing a running exchange with ``error``."""
@@ -273,7 +282,6 @@ class Connection(asyncio.BufferedProtocol):
         if deadline is not None:
             self._deadline = self._loop.call_at(deadline, self.fail, TimeoutError("timed out waiting for the response"))
         if idle_seconds is not None:
-            self._heard_at = self._loop.time()
             self._quiet = self._loop.call_later(idle_seconds, self._look, idle_seconds)
 
     def _forget_time(self) -> None:

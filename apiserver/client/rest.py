@@ -31,6 +31,8 @@ __all__ = ["Client", "TransportError", "WatchEvent"]
 REQUEST_SECONDS: Final = 60.0
 """As in kube-apiserver."""
 CONNECT_SECONDS: Final = 10.0
+ANSWER_SECONDS: Final = 15.0
+"""For the head of a watch with a limit on silence."""
 KEEP_SECONDS: Final = 60.0
 """Life of an idle connection."""
 PAGE: Final = 500
@@ -81,6 +83,11 @@ class Client:
         connections, self._connections = self._connections, None
         if connections is not None:
             await connections.close()
+
+    def give_up(self, path: str, seconds: float) -> None:
+        """Fail each request or watch if its path begins with ``path`` and nothing came for so long: TransportError."""
+        if self._connections is not None:
+            self._connections.give_up(self._server.path + path, seconds)
 
     async def get(self, resource: Resource, name: str, namespace: str | None = None) -> Object:
         """Return one object. Raises StatusError, such as NotFound, or TransportError."""
@@ -187,7 +194,7 @@ class Client:
             params |= {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
         path = resource.path(namespace)
         # Margin for an overdue server.
-        timeouts = Timeouts(timeout_seconds + 30, CONNECT_SECONDS, idle_seconds)
+        timeouts = Timeouts(timeout_seconds + 30, CONNECT_SECONDS, idle_seconds, None if idle_seconds is None else ANSWER_SECONDS)
         try:
             with await self.stream("GET", path, params=params, timeouts=timeouts) as response:
                 async for line in watching.lines(response):

@@ -10,6 +10,7 @@
                                         ├ the secret in the path of the evictions' webhook
                                         ├ signing of nodes' certificates
                                         ├ informers
+                                        ├ requests to a virt-api that was lost with its node (controller.manager.lost_requests)
                                         └ loops (controller.manager.loops; each starts when its informers are in sync)
 
 Certificates need only the core API, because virt-api waits for its own. Only the loops that read our API wait for virt-api.
@@ -36,6 +37,7 @@ from controller.evictions.admission import Evictions
 from controller.evictions.path_secret import PathSecret
 from controller.evictions.webhook import PREFIX, EvictionWebhook, SecretRotation
 from controller.manager.loops import FENCING, LOOPS, NON_OPERATIONAL, SOURCES, Loop, Material, controller
+from controller.manager.lost_requests import LostRequests
 from controller.manager.metrics import Metrics
 from controller.manager.namespace_labels import NamespaceLabels
 from controller.manager.options import Options
@@ -115,6 +117,7 @@ class Machines:
         lease_namespace = _lease_namespace(environment)
         self._informers = {name: source.informer(client, lease_namespace) for name, source in SOURCES.items()}
         informers = Informers(**self._informers)
+        self._lost_requests = LostRequests(client.give_up, informers.nodes)
         material = Material(
             client=client,
             recorder=environment.recorder,
@@ -146,6 +149,7 @@ class Machines:
         async with asyncio.TaskGroup() as tasks:
             for informer in self._informers.values():
                 tasks.create_task(informer.run())
+            tasks.create_task(self._lost_requests.run())
             for row, loop in self._loops.items():
                 tasks.create_task(loop.run(partial(self._synced, row)))
 

@@ -212,6 +212,27 @@ async def test_a_server_that_is_silent_is_given_up() -> None:
         await closed(connections)
 
 
+async def test_a_server_that_does_not_answer_in_time_is_given_up() -> None:
+    async with world(silent) as (_, origin, connections):
+        with pytest.raises(TimeoutError):
+            await ask(connections, origin, answer_seconds=0.1)
+        await closed(connections)
+
+
+async def test_silent_exchanges_of_a_path_can_be_given_up() -> None:
+    begun = answering(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nx", then=silent)
+    async with world(begun) as (_, origin, connections):
+        with await send(connections, origin) as response:
+            await anext(response)
+            for path, seconds in (("/y", 0.0), ("/x", 60.0)):
+                connections.give_up(path, seconds)
+            assert len(connections._open) == 1
+            connections.give_up("/x", 0.0)
+            with pytest.raises(TimeoutError, match="given up"):
+                await anext(response)
+        await closed(connections)
+
+
 async def test_pieces_that_keep_coming_are_no_silence() -> None:
     async def act(peer: Peer) -> None:
         await peer.hear()
