@@ -60,7 +60,7 @@ class Transfer:
     """Downloads of one import."""
 
     def __init__(self, headers: Headers, authorities: Path | None = None, seconds: float = SECONDS) -> None:
-        """Trust ``authorities`` (None: the system's), send each address its ``headers``; ``seconds``: patience with a silent server.
+        """Trust ``authorities`` (None: the system's), send each address its ``headers``; ``seconds``: patience with an unreachable server.
 
         Raises ImportFailed if the authorities are unreadable.
         """

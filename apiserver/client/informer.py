@@ -149,9 +149,9 @@ class Informer:
         end: Object | None = None
         try:
             async with aclosing(self._open("", initial_events=True)) as events:
-                async with asyncio.timeout(self._initial_idle_seconds) as silence:
+                async with asyncio.timeout(self._initial_idle_seconds) as limit:
                     async for event in events:
-                        silence.reschedule(asyncio.get_running_loop().time() + self._initial_idle_seconds)
+                        limit.reschedule(asyncio.get_running_loop().time() + self._initial_idle_seconds)
                         if event.type == watching.BOOKMARK and watching.INITIAL_EVENTS_END in annotations_of(event.object):
                             end = event.object
                             break

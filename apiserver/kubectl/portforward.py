@@ -21,7 +21,7 @@ from apiserver.kubectl.messages import Failure, describe
 
 NO_UPGRADE: Final = "Upgrade request required"
 """virt-api's answer to a GET without websocket, after all other checks."""
-SILENCE_SECONDS: Final = 60.0
+IDLE_SECONDS: Final = 60.0
 """Then the sender is forgotten."""
 MAX_SENDERS: Final = 16
 MAX_WAITING: Final = 64
@@ -75,7 +75,7 @@ class Port(proxy.Proxy):
 
 
 class Datagrams(asyncio.DatagramProtocol):
-    """A local UDP port: each sender has its own websocket, until silent."""
+    """A local UDP port: each sender has its own websocket, until idle."""
 
     def __init__(self, port: Port) -> None:
         self._port = port
@@ -108,10 +108,10 @@ class Datagrams(asyncio.DatagramProtocol):
         try:
             async with self._port.opened_again() as connection, asyncio.TaskGroup() as copies:
                 copies.create_task(self._answer(connection, addr))
-                async with asyncio.timeout(SILENCE_SECONDS) as silence:
+                async with asyncio.timeout(IDLE_SECONDS) as limit:
                     while True:
                         await connection.send(await waiting.get())
-                        silence.reschedule(asyncio.get_running_loop().time() + SILENCE_SECONDS)
+                        limit.reschedule(asyncio.get_running_loop().time() + IDLE_SECONDS)
         except* (streams.UpgradeFailed, streams.Unreachable, Failure) as refused:
             sys.stderr.write(f"{messages.first(refused)}\n")
         except* TimeoutError:

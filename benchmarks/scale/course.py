@@ -63,7 +63,7 @@ class Course:
             lambda: self.restart(signal.SIGTERM, "canary-1"),
             lambda: self.restart(signal.SIGKILL, "canary-2"),
             self.drain,
-            self.silence,
+            self.unreachable,
             self.loss,
         )
         async with asyncio.TaskGroup() as tasks:
@@ -197,7 +197,7 @@ class Course:
                 self._failed_evictions += 1
                 await asyncio.sleep(RETRY_SECONDS)
 
-    async def silence(self) -> Figures:
+    async def unreachable(self) -> Figures:
         """Stop the rack's kubelets and virt-handlers until its machines are ``Unknown``; continue them; measure until all run."""
         lost = self.board.on(self.groups.rack)
         with self.measured() as figures:

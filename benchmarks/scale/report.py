@@ -13,7 +13,7 @@ KUBEVIRT: Final = "KubeVirt, 100"
 LINEAR: Final = 1.3
 """Largest growth per machine, from the smallest to the largest size, that counts as linear."""
 HOUR: Final = 3600.0
-STEPS: Final = ("start", "idle", "restart", "crash", "drain", "silence", "loss")
+STEPS: Final = ("start", "idle", "restart", "crash", "drain", "unreachable", "loss")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,9 +70,9 @@ ROWS: Final = (
     Row("drained machines", lambda run: run["drain"]["machines"]),
     Row("  s", lambda run: run["drain"]["seconds"]),
     Row("  evictions that end kubectl drain", lambda run: run["drain"]["failed"]),
-    Row("machines of a silent rack", lambda run: run["silence"]["machines"]),
-    Row("  until all are Unknown, s", lambda run: run["silence"]["unknown"]),
-    Row("  back: all Running, s", lambda run: run["silence"]["back"]),
+    Row("machines of an unreachable rack", lambda run: run["unreachable"]["machines"]),
+    Row("  until all are Unknown, s", lambda run: run["unreachable"]["unknown"]),
+    Row("  back: all Running, s", lambda run: run["unreachable"]["back"]),
     Row("  or switched off: all Running elsewhere, s", lambda run: run["loss"]["elsewhere"]),
 )
 

@@ -307,13 +307,13 @@ def _fencing(parser: argparse.ArgumentParser) -> None:
         "--fence-agent",
         type=Path,
         metavar="FILE",
-        help="executable that switches a silent node off, so that its machines restart elsewhere; default: only a person fences nodes",
+        help="executable that switches an unreachable node off, so that its machines restart elsewhere; default: only a person fences",
     )
     parser.add_argument(
         "--fence-delay",
         type=flags.seconds,
         default=f"{given.delay_seconds:.0f}s",
-        help="how long the kubelet and virt-handler of a node must be silent, besides their own limits, before it is switched off",
+        help="how long the kubelet and virt-handler of a node must be unreachable, besides their own limits, before it is switched off",
     )
     parser.add_argument(
         "--fence-timeout", type=_call_limit, default=f"{given.timeout_seconds:.0f}s", help="limit for a call of --fence-agent, at most 100s"

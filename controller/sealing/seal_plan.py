@@ -59,7 +59,7 @@ class Nothing:
 
 @dataclass(frozen=True, slots=True)
 class Refuse:
-    """The guardian is silent, and its Lease is not sealed. ``reason``: of the Event."""
+    """The guardian is unreachable, and its Lease is not sealed. ``reason``: of the Event."""
 
     message: str
     reason: str = SEAL_REFUSED
@@ -67,7 +67,7 @@ class Refuse:
 
 @dataclass(frozen=True, slots=True)
 class Seal:
-    """Seal the Lease of a silent guardian, if the node's kubelet is also silent."""
+    """Seal the Lease of an unreachable guardian, if the node's kubelet is also unreachable."""
 
 
 Decision: TypeAlias = Nothing | Refuse | Seal

@@ -80,7 +80,7 @@ class Sealing:
             try:
                 await work()
             except (errors.StatusError, TransportError, TimeoutError) as error:
-                logger.warning("no answer about guardians", extra={"error": str(error) or "timeout"})
+                logger.warning("a request to kube-apiserver about guardians failed; retrying", extra={"error": str(error) or "timeout"})
             await asyncio.sleep(max(0.0, began + seconds - self._elapsed()))
 
     async def beat(self) -> None:
@@ -88,7 +88,7 @@ class Sealing:
         self._number += 1
         beat, now = str(self._number), self._elapsed()
         self._sent = {each: at for each, at in self._sent.items() if now - at <= 2 * self._times.fresh} | {beat: now}
-        written: Object = {guards.BEAT_PREFIX + self._identity: beat, **dict.fromkeys(self._silent_replicas(now))}
+        written: Object = {guards.BEAT_PREFIX + self._identity: beat, **dict.fromkeys(self._stopped_replicas(now))}
         async with asyncio.timeout(self._times.read_limit):
             try:
                 patch = {"metadata": {"annotations": written}}
@@ -98,7 +98,7 @@ class Sealing:
                 found = await self._client.create(LEASES, lease, self._namespace)
         self._note_others(annotations_of(found))
 
-    def _silent_replicas(self, now: float) -> tuple[str, ...]:
+    def _stopped_replicas(self, now: float) -> tuple[str, ...]:
         return tuple(key for key, (_, since) in self._others.items() if now - since > FORGET_SECONDS)
 
     def _note_others(self, annotations: Mapping[str, str]) -> None:
@@ -133,7 +133,7 @@ class Sealing:
                 if name in promises and name not in self._gone and not guards.is_sealed(each):
                     tasks.create_task(self._decide_one(slots, each, name, promises[name], fresh))
         if self._elapsed() - now > self._times.read:
-            logger.warning("a look at the guardians' Leases took too long", extra={"seconds": round(self._elapsed() - now, 1)})
+            logger.warning("reading the guardians' Leases took too long", extra={"seconds": round(self._elapsed() - now, 1)})
 
     async def _decide_one(self, slots: asyncio.Semaphore, lease: Object, name: str, promise: Promise, fresh: frozenset[str]) -> None:
         async with slots:
@@ -175,7 +175,7 @@ class Sealing:
         if before == refusal.message and now - at < REFUSAL_SECONDS:
             return
         self._refused[name] = (refusal.message, now)
-        told = f"the guardian of node {name} is silent, but {refusal.message}, so machines of the node do not restart elsewhere"
+        told = f"the guardian of node {name} is unreachable, but {refusal.message}, so machines of the node do not restart elsewhere"
         remedy = f"If you are certain that the node is off: kubectl virt fence {name} --off"
         agent = "A fence agent restarts them. " if refusal.reason == seal_plan.VIRTUAL_NODE else ""
         self._recorder.event(node, NODES, "Warning", refusal.reason, f"{told}. {agent}{remedy}")

@@ -83,7 +83,7 @@ async def _answer(connection: socket.socket, context: ssl.SSLContext, name: str,
                 finally:
                     transport.abort()
         except (OSError, TimeoutError) as error:
-            logger.debug("sent no attestation", extra={"error": str(error)})
+            logger.debug("cannot send an attestation", extra={"error": str(error)})
 
 
 async def ask(voters: Mapping[str, Promise]) -> frozenset[str]:
@@ -97,7 +97,7 @@ async def _answered(name: str, promise: Promise) -> bool:
     try:
         return await _ask(name, promise)
     except Exception:  # the other voters' answers count; without its guardian, a node's guests end
-        logger.exception("no attestation", extra={"guardian": name})
+        logger.exception("a guardian sent no attestation", extra={"guardian": name})
         return False
 
 
@@ -116,7 +116,7 @@ async def _ask(name: str, promise: Promise) -> bool:
             finally:
                 writer.close()
     except (OSError, ssl.SSLError, ValueError, OverflowError, RecursionError, TimeoutError) as error:
-        logger.info("no attestation", extra={"guardian": name, "error": str(error)})
+        logger.info("a guardian sent no attestation", extra={"guardian": name, "error": str(error)})
         return False
     return isinstance(answer, dict) and answer.get("name") == name and answer.get("cutOff") is True
 

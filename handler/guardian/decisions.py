@@ -148,13 +148,13 @@ def deadline(state: State, times: Times) -> float | None:
 
 
 def may_attest(state: State, now: float, times: Times) -> bool:
-    """Return whether this voter may state that it is cut off: for ``Times.silence`` seconds, it sent no renewal that may be written."""
-    return now - state.sent >= times.silence
+    """Return whether this voter may state that it is cut off: for ``Times.cut_off`` seconds, it sent no renewal that may be written."""
+    return now - state.sent >= times.cut_off
 
 
 def asks(state: State, now: float, times: Times) -> bool:
-    """Return whether to ask the voters: there is a promise, and no renewal sent in the last ``Times.silence`` seconds is confirmed."""
-    return state.confirmed is not None and now - state.confirmed >= times.silence
+    """Return whether to ask the voters: there is a promise, and no renewal sent in the last ``Times.cut_off`` seconds is confirmed."""
+    return state.confirmed is not None and now - state.confirmed >= times.cut_off
 
 
 def is_attested(attesting: Collection[str], voters: Iterable[Collection[str]]) -> bool:

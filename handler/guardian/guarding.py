@@ -94,7 +94,7 @@ class Guardian:
             killer.until = until
 
     def is_cut_off(self) -> bool:
-        """Return whether this guardian attests that it is cut off: for ``Times.silence``, it sent no renewal that may be written."""
+        """Return whether this guardian attests that it is cut off: for ``Times.cut_off``, it sent no renewal that may be written."""
         return self._settings.promises and decisions.may_attest(self.state, self._elapsed(), self._settings.times)
 
     async def run(self) -> None:
@@ -112,7 +112,7 @@ class Guardian:
         return 0.0 if await self._attempt(self._probe if isinstance(step, Probe) else self._renew) else decisions.PROBE_SECONDS
 
     async def ask(self) -> float:
-        """Ask the other voters whether they are cut off, if no renewal was confirmed for ``Times.silence``; return the seconds to the next.
+        """Ask the other voters whether they are cut off, if no renewal was confirmed for ``Times.cut_off``; return the seconds to the next.
 
         Extends the promise if a majority is, with this guardian.
         """
@@ -165,7 +165,7 @@ class Guardian:
                 await request()
         except (errors.StatusError, TransportError, TimeoutError, OSError) as error:
             self.state = replace(self.state, resolved=False)
-            logger.warning("no answer about the Lease", extra={"error": str(error) or "timeout"})
+            logger.warning("a request to kube-apiserver about the Lease failed", extra={"error": str(error) or "timeout"})
             return False
         self.state = replace(self.state, resolved=True)
         return True
@@ -224,7 +224,7 @@ class Guardian:
         """Record a renewal sent at this time as written. No older one can be written now."""
         promise = guards.promise_of(written)
         if self._is_sealed() and not guards.is_sealed(written):
-            logger.warning("removed the seal: no guest of before runs")
+            logger.warning("removed the seal: no earlier guest runs")
         self._lease = written
         self._sends.clear()
         self._voters = [self._settings.voters]

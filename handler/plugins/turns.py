@@ -10,7 +10,7 @@ from typing import Final
 
 LEFT_FOR_OTHERS: Final = 1
 """Turns that one namespace cannot take, nor all namespaces together that had a timeout: all their calls may hang."""
-MAX_SILENT: Final = 256
+MAX_TIMED_OUT: Final = 256
 """Namespaces with a recorded timeout."""
 
 
@@ -29,7 +29,7 @@ class Turns:
         self._free = number
         self._share = max(number - LEFT_FOR_OTHERS, 1)
         self._taken: Counter[str] = Counter()
-        self._silent: OrderedDict[str, None] = OrderedDict()
+        self._timed_out: OrderedDict[str, None] = OrderedDict()
         """Namespaces with a timeout of their last call."""
         self._waiting: dict[str, deque[asyncio.Future[None]]] = {}
         """By namespace, in the order of service."""
@@ -56,11 +56,11 @@ class Turns:
             self._release(namespace)
 
     def _note(self, namespace: str, *, is_answered: bool) -> None:
-        self._silent.pop(namespace, None)
+        self._timed_out.pop(namespace, None)
         if not is_answered:
-            self._silent[namespace] = None
-            if len(self._silent) > MAX_SILENT:
-                self._silent.popitem(last=False)
+            self._timed_out[namespace] = None
+            if len(self._timed_out) > MAX_TIMED_OUT:
+                self._timed_out.popitem(last=False)
 
     async def _acquire(self, namespace: str) -> None:
         if self._may_have(namespace):
@@ -78,9 +78,9 @@ class Turns:
             raise
 
     def _may_have(self, namespace: str) -> bool:
-        if self._free == 0 or namespace not in self._silent:
+        if self._free == 0 or namespace not in self._timed_out:
             return self._free > 0 and self._taken[namespace] < self._share
-        return not self._taken[namespace] and sum(self._taken[each] for each in self._silent) < self._share
+        return not self._taken[namespace] and sum(self._taken[each] for each in self._timed_out) < self._share
 
     def _take(self, namespace: str) -> None:
         self._free -= 1

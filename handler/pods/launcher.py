@@ -174,10 +174,10 @@ class Connection:
             raise Disconnected(f"virt-launcher: {error}") from error
         now = asyncio.get_running_loop().time()
         self._budget.spend(now, len(data) + MESSAGE_BYTES * len(found))
-        if silence := self._budget.delay(now, 0):
+        if pause := self._budget.delay(now, 0):
             self.cut()
             self._take_newest(found)
-            raise Disconnected(f"virt-launcher sends too many messages; virt-handler ignores them for {silence:.0f} s")
+            raise Disconnected(f"virt-launcher sends too many messages; virt-handler ignores them for {pause:.0f} s")
         return found
 
     def _take_newest(self, found: list[messages.FromLauncher]) -> None:

@@ -26,7 +26,7 @@ class Limits:
     """A live migration, the most frequent source, changes the status twice a second."""
     budget_bytes: int = 4 << 20
     debt_bytes: int = 30 * BUDGET_BYTES_PER_SECOND
-    """Half a minute of silence: the newest status matters more than the limit."""
+    """Half a minute without messages: the newest status matters more than the limit."""
 
 
 DEFAULT: Final = Limits()

@@ -150,8 +150,8 @@ class Links:
                 logger.exception("serving virt-launcher of pod %s failed", link.pod_uid)
                 pause = self._limits.fault_seconds
             if not link.gone:
-                silence = link.budget.delay(asyncio.get_running_loop().time(), 0)
-                await asyncio.sleep(max(pause, silence, backoff.next()))
+                ignored = link.budget.delay(asyncio.get_running_loop().time(), 0)
+                await asyncio.sleep(max(pause, ignored, backoff.next()))
         self._notify(link)
 
     async def _session(self, link: Link, backoff: Backoff) -> None:

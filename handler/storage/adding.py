@@ -28,7 +28,7 @@ KIND: Final[Kind] = "storage"
 FIRST_RETRY_SECONDS: Final = 1.0
 LONGEST_RETRY_SECONDS: Final = 30.0
 LONGEST_CHECK_SECONDS: Final = 120.0
-"""Before another check of a disk with a problem or a silent server."""
+"""Before another check of a disk with a problem or an unreachable server."""
 
 
 class Plugins(Protocol):
@@ -82,7 +82,7 @@ class _Checked:
     fault: DisksFault | None = None
     again: float = 0.0
     is_wrong: bool = False
-    """A plugin reported a problem, or a server was silent."""
+    """A plugin reported a problem, or a server was unreachable."""
 
 
 class PluginDisks:
@@ -120,11 +120,11 @@ class PluginDisks:
         self._added[pod_uid] = found
         return found
 
-    async def check(self, vm: Mapping[str, Any], pod_uid: str, silent: Collection[str]) -> DisksFault | None:
+    async def check(self, vm: Mapping[str, Any], pod_uid: str, unreachable: Collection[str]) -> DisksFault | None:
         """Return the problems that plugins report of a running guest's disks, or None; between checks, those of the last.
 
-        A new process checks once, and again, ever less often, while a plugin reports a problem or a server of a disk in ``silent`` does not
-        answer.
+        A new process checks once, and again, ever less often, while a plugin reports a problem or a server of a disk in ``unreachable``
+        does not answer.
         """
         names = {str(each["name"]) for each in requests.disks_of(vm)}
         if not names:
@@ -133,11 +133,11 @@ class PluginDisks:
         is_first = checked is None and pod_uid not in self._added
         if checked is None:
             checked = self._checked[pod_uid] = _Checked(Backoff(self._limits.first_check_seconds, LONGEST_CHECK_SECONDS))
-        checked.is_wrong = bool(names & set(silent)) or checked.fault is not None
+        checked.is_wrong = bool(names & set(unreachable)) or checked.fault is not None
         if not is_first and (not checked.is_wrong or asyncio.get_running_loop().time() < checked.again):
             return checked.fault
         _, faults = await _side_by_side(self._limits.all_seconds, {name: self._check(pod_uid, name) for name in sorted(names)})
-        if not faults and not names & set(silent):
+        if not faults and not names & set(unreachable):
             checked.backoff.reset()
         checked.fault = DisksFault(faults) if faults else None
         checked.again = asyncio.get_running_loop().time() + checked.backoff.next()

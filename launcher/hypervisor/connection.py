@@ -29,7 +29,7 @@ from launcher.hypervisor.port import (
     NO_SPACE,
     NO_TERMS,
     AgentRefused,
-    AgentSilent,
+    AgentUnresponsive,
     Disks,
     DomainExists,
     DomainNotFound,
@@ -538,14 +538,14 @@ class LibvirtHypervisor:
     async def ask_agent(self, name: str, command: str, arguments: Mapping[str, Any] | None = None, seconds: int = AGENT_SECONDS) -> object:
         """Return the guest agent's answer to a command, an untrusted JSON value.
 
-        Raises Unavailable; AgentSilent, also while an earlier command is open; AgentRefused, also for an invalid answer.
+        Raises Unavailable; AgentUnresponsive, also while an earlier command is open; AgentRefused, also for an invalid answer.
         """
         limit = self._agent_call_seconds + max(0, seconds - AGENT_SECONDS)
         doing, connection = f"ask the guest agent of domain {name} for {command}", self._connection
         if connection is None:
             raise Unavailable(f"{doing}: libvirtd is not connected")
         if self._question is not None and not self._question.done():
-            raise AgentSilent(f"{doing}: it has not answered an earlier command")
+            raise AgentUnresponsive(f"{doing}: it has not answered an earlier command")
         question = json.dumps({"execute": command, **({"arguments": dict(arguments)} if arguments else {})})
 
         def ask() -> object:
@@ -561,7 +561,7 @@ class LibvirtHypervisor:
             async with asyncio.timeout(limit):
                 return await asyncio.wrap_future(self._question)
         except TimeoutError as error:
-            raise AgentSilent(f"{doing}: no answer within {limit:.0f} s") from error
+            raise AgentUnresponsive(f"{doing}: no answer within {limit:.0f} s") from error
         except HypervisorError as error:
             if type(error) is HypervisorError:  # libvirt has no error code for a refusal
                 raise AgentRefused(str(error)) from error

@@ -61,7 +61,7 @@ class OperationInvalid(HypervisorError):
     """The call is not possible in the domain's current state, or unsupported."""
 
 
-class AgentSilent(OperationInvalid):
+class AgentUnresponsive(OperationInvalid):
     """No guest agent is connected, or it does not answer."""
 
 
@@ -342,6 +342,6 @@ class Hypervisor(Protocol):
         Only one command is open at a time. The agent has ``seconds`` to answer.
 
         Raises:
-            AgentSilent: it does not answer, or has not answered an earlier command yet.
+            AgentUnresponsive: it does not answer, or has not answered an earlier command yet.
             AgentRefused: it refuses.
         """

@@ -18,15 +18,15 @@ _BY_CODE: Final[dict[int, type[port.HypervisorError]]] = {
     libvirt.VIR_ERR_NO_DOMAIN: port.DomainNotFound,
     libvirt.VIR_ERR_DOM_EXIST: port.DomainExists,
     libvirt.VIR_ERR_OPERATION_INVALID: port.OperationInvalid,
-    libvirt.VIR_ERR_AGENT_UNRESPONSIVE: port.AgentSilent,
-    libvirt.VIR_ERR_AGENT_UNSYNCED: port.AgentSilent,
+    libvirt.VIR_ERR_AGENT_UNRESPONSIVE: port.AgentUnresponsive,
+    libvirt.VIR_ERR_AGENT_UNSYNCED: port.AgentUnresponsive,
     libvirt.VIR_ERR_NO_SUPPORT: port.OperationInvalid,
     libvirt.VIR_ERR_ARGUMENT_UNSUPPORTED: port.OperationInvalid,
     libvirt.VIR_ERR_OPERATION_TIMEOUT: port.OperationTimeout,
     libvirt.VIR_ERR_OPERATION_ABORTED: port.MigrationAborted,
 }
 _SINCE_11: Final[Mapping[str, type[port.HypervisorError]]] = {
-    "VIR_ERR_AGENT_COMMAND_TIMEOUT": port.AgentSilent,
+    "VIR_ERR_AGENT_COMMAND_TIMEOUT": port.AgentUnresponsive,
     "VIR_ERR_AGENT_COMMAND_FAILED": port.AgentRefused,
 }
 """Before libvirt 11.2 a command timeout has the code of an unresponsive agent, and a failed command that of an internal error."""

@@ -95,7 +95,7 @@ class ManagedDomain:
         self._agent = Agent(
             hypervisor,
             answered=self._agent_answered,
-            silent=self._agent_silent,
+            unresponsive=self._agent_unresponsive,
             gone=self._agent_gone,
             stopping=self._is_stopping,
             frozen=self._is_frozen,
@@ -266,8 +266,8 @@ class ManagedDomain:
         names = agent_status.names_of(self._record.known.machine)
         self._record.take(known.agent_answered, agent_status.status_of(told), agent_status.interfaces_of(told, names))
 
-    def _agent_silent(self, problem: str) -> None:
-        self._record.take(known.agent_silent, problem)
+    def _agent_unresponsive(self, problem: str) -> None:
+        self._record.take(known.agent_unresponsive, problem)
 
     def _is_stopping(self) -> bool:
         return self._record.known.stopping is not None

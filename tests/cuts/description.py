@@ -108,7 +108,7 @@ STEPS: Final = (
     Step("migration", "Running", "memory moves, slowed by a MigrationPolicy; 2 MiB have left the source"),
     Step(
         "migration",
-        "hand-over",
+        "assignment",
         "QEMU has left the source, and the guest is paused at the target; the source's virt-handler is stopped",
     ),
     Step("migration", "Succeeded", "the test has just seen the phase"),
@@ -140,19 +140,19 @@ def _at(*steps: str, operation: Operation = "migration") -> tuple[tuple[str, str
 
 _DRAIN: Final = _at("first", "middle", "last", operation="drain")
 _UPGRADE: Final = _at("begin", "middle", operation="upgrade")
-_WITH_TARGET: Final = _at("PreparingTarget", "TargetReady", "Running", "hand-over", "Succeeded")
+_WITH_TARGET: Final = _at("PreparingTarget", "TargetReady", "Running", "assignment", "Succeeded")
 
 APPLIES: Final[Mapping[str, tuple[tuple[str, str], ...]]] = MappingProxyType(
     {
-        NOTHING: _at("Running", "hand-over") + _at("first", operation="drain") + _at("begin", operation="upgrade"),
+        NOTHING: _at("Running", "assignment") + _at("first", operation="drain") + _at("begin", operation="upgrade"),
         "handler-source": _EVERYWHERE,
         "handler-target": _EVERYWHERE,
-        "relay-source": _at("Running", "hand-over"),
-        "relay-target": _at("Running", "hand-over"),
+        "relay-source": _at("Running", "assignment"),
+        "relay-target": _at("Running", "assignment"),
         "libvirtd-source": _at("Pending", "Scheduling", "PreparingTarget", "TargetReady", "Running"),
         "libvirtd-target": _WITH_TARGET,
         "launcher-target": _WITH_TARGET,
-        "qemu-target": _at("Running", "hand-over", "Succeeded"),
+        "qemu-target": _at("Running", "assignment", "Succeeded"),
         "pod-target": _at("Scheduling") + _WITH_TARGET,
         "controller": _EVERYWHERE,
         "api": _EVERYWHERE,
@@ -160,8 +160,8 @@ APPLIES: Final[Mapping[str, tuple[tuple[str, str], ...]]] = MappingProxyType(
         "kubelet-source": _at(*_OF_MIGRATIONS) + _at("middle", operation="drain"),
         "kubelet-target": _at(*_OF_MIGRATIONS) + _at("middle", operation="drain"),
         "nodes-apart": _at(*_OF_MIGRATIONS) + _at("middle", operation="drain"),
-        "source-off": _at("Running", "hand-over") + _at("middle", operation="drain"),
-        "target-off": _at("Running", "hand-over") + _at("middle", operation="drain"),
+        "source-off": _at("Running", "assignment") + _at("middle", operation="drain"),
+        "target-off": _at("Running", "assignment") + _at("middle", operation="drain"),
         "power": _at("no-proof", "agent", "person", "guardian", "starting", "source", "target", operation="loss"),
         "off": _at("no-proof", "agent", "guardian", "starting", "source", "target", operation="loss"),
         "from-api": _at("no-proof", "agent", "guardian", operation="loss"),
@@ -182,9 +182,9 @@ APPLIES: Final[Mapping[str, tuple[tuple[str, str], ...]]] = MappingProxyType(
 WORST: Final = (
     "migration.nothing.Running",
     "migration.handler-source.Running",
-    "migration.handler-target.hand-over",
-    "migration.nodes-apart.hand-over",
-    "migration.qemu-target.hand-over",
+    "migration.handler-target.assignment",
+    "migration.nodes-apart.assignment",
+    "migration.qemu-target.assignment",
     "migration.etcd.Running",
     "migration.api.Running",
     "migration.controller.Running",
@@ -205,7 +205,7 @@ _MAY_FAIL_THE_MOVE: Final = _ENDS_THE_GUEST | {"nodes-apart", "source-off", "tar
 def expected(cut: str, step: Step) -> Expected:
     if step.operation == "loss":
         return _expected_of_loss(cut, step.name)
-    if step.name in ("hand-over", "Succeeded") and cut in _ENDS_THE_GUEST:
+    if step.name in ("assignment", "Succeeded") and cut in _ENDS_THE_GUEST:
         return Expected.RESTARTS
     if cut in _MAY_FAIL_THE_MOVE:
         return Expected.MOVES_OR_STAYS

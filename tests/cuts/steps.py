@@ -69,7 +69,7 @@ class Steps:
                 return self._is_still(reached, "TargetReady")
             case "Running":
                 return self._is_still(self._moving(place), "Running")
-            case "hand-over":
+            case "assignment":
                 reached = self._moving(place)
                 held.enter_context(self._cuts.stopped([self._cuts.handler(place.source)], "virt-handler"))
                 until(

@@ -16,7 +16,7 @@ from launcher.hypervisor.port import (
     NO_DISKS,
     NO_TERMS,
     AgentRefused,
-    AgentSilent,
+    AgentUnresponsive,
     Device,
     Disks,
     DomainExists,
@@ -321,7 +321,7 @@ class FakeHypervisor:
         await self._step(command)
         self.questions.append((command, arguments or {}))
         if not self._active(name).agent_connected:
-            raise AgentSilent("no agent is connected")
+            raise AgentUnresponsive("no agent is connected")
         if command not in self.answers:
             raise AgentRefused(f"The command {command} has not been found")
         answer = self.answers[command]

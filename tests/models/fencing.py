@@ -23,7 +23,7 @@ from handler.guardian import decisions
 
 NONE: Final = -1
 VOTERS: Final = ("A", "X", "Y")
-SMALL: Final = Times(promise=5, kill=1, silence=4, fresh=2, read=1, read_limit=0, wait=8)
+SMALL: Final = Times(promise=5, kill=1, cut_off=4, fresh=2, read=1, read_limit=0, wait=8)
 """``guards.faults`` finds nothing in these times."""
 
 
@@ -213,7 +213,7 @@ def _tick(state: State, protocol: Protocol, *, reads: bool, stale: bool = False,
         promised=promised,
         renewal=state.renewal if state.renewal == NONE else min(state.renewal + 1, ends),
         changed=state.changed and not (reads and not stale),
-        sent=min(state.sent + 1, int(times.silence)),
+        sent=min(state.sent + 1, int(times.cut_off)),
         pending=state.pending if state.pending == NONE else min(state.pending + 1, stale_beat),
         beat=beat,
         fresh_for=fresh_for,

@@ -30,7 +30,7 @@ WEAKER = {
     "no fresh voters are needed": Protocol(needs_fresh_voters=False),
     "voters attest at any time": Protocol(attests_only_when_silent=False),
     "no majority is needed to extend the promise": Protocol(needs_majority_to_attest=False),
-    "D=F": with_times(silence=2),
+    "D=F": with_times(cut_off=2),
     "W=T": with_times(wait=5),
     "a seal over stale reads without a comparison": Protocol(compares_versions=False, stale_reads=True),
     "a paused node": Protocol(pauses=True),
@@ -44,5 +44,5 @@ def test_each_weaker_protocol_runs_two_guests(protocol: Protocol) -> None:
 
 def test_unsafe_times_are_named() -> None:
     assert guards.faults(guards.DEFAULT) == guards.faults(SMALL) == []
-    for field, value in (("silence", 20.0), ("wait", 47.0), ("promise", 45.0), ("fresh", 17.0), ("kill", 6.0), ("read", 8.0)):
+    for field, value in (("cut_off", 20.0), ("wait", 47.0), ("promise", 45.0), ("fresh", 17.0), ("kill", 6.0), ("read", 8.0)):
         assert guards.faults(replace(guards.DEFAULT, **{field: value})), field

@@ -47,7 +47,7 @@ class Times:
     """Limit for such a read."""
     fresh: float = 15.0
     """F: a voter is fresh if the beat that it echoes is at most so old."""
-    silence: float = 21.0
+    cut_off: float = 21.0
     """D: a voter may attest that it is cut off if it sent no renewal that may be written for so long."""
     promise: float = 40.0
     """T: guests end so long after the send of the last confirmed renewal, or of the requests behind the last attestations."""
@@ -65,8 +65,8 @@ DRIFT: Final = 1.01
 def faults(times: Times) -> list[str]:
     """Return why these times are unsafe; empty if they are safe."""
     found = []
-    if times.silence <= times.fresh + times.read + times.read_limit:
-        found.append("silence must be greater than fresh + read + read_limit")
+    if times.cut_off <= times.fresh + times.read + times.read_limit:
+        found.append("cut_off must be greater than fresh + read + read_limit")
     if times.wait < (times.promise + times.kill) * DRIFT + times.read + times.read_limit:
         found.append("wait must be at least (promise + kill) * 1.01 + read + read_limit")
     return found

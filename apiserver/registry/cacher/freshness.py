@@ -83,7 +83,7 @@ class Freshness:
         loop = asyncio.get_running_loop()
         future: asyncio.Future[int] = loop.create_future()
         if revision is None and self._open_since is not None and loop.time() - self._open_since >= self._timeout_seconds:
-            future.set_exception(_silent())
+            future.set_exception(_unanswered())
             return future
         self._watch_over(future, NOW if revision is None else revision, loop.time() + self._timeout_seconds)
         if revision is None:
@@ -120,7 +120,7 @@ class Freshness:
 
     def _too_late(self, wanted: int, future: asyncio.Future[int]) -> errors.StatusError:
         if future in self._unanswered:
-            return _silent()
+            return _unanswered()
         if wanted == NOW:
             return errors.Timeout("the watch cache is behind the storage", errors.Details(retry_after_seconds=1))
         return too_large(wanted, self._reached)
@@ -186,7 +186,7 @@ class Freshness:
                 future.set_exception(errors.ServiceUnavailable(message, errors.Details(retry_after_seconds=1)))
 
 
-def _silent() -> errors.ServiceUnavailable:
+def _unanswered() -> errors.ServiceUnavailable:
     return errors.ServiceUnavailable("the storage does not respond", errors.Details(retry_after_seconds=1))
 
 

@@ -27,7 +27,7 @@ MAX_ADDRESSES: Final = 8
 def with_guest(vm: Object, status: Object, observed: messages.Status, now: datetime) -> tuple[Object, float | None]:
     """Return the status with the guest agent's data and condition, and the seconds until more may be written, or None.
 
-    Changes come at most once per ``WRITE_SECONDS``; none while the guest stops, or is silent just after its migration.
+    Changes come at most once per ``WRITE_SECONDS``; none while the guest stops, or has no answer yet just after its migration.
     """
     stored = dig_vm(vm, "status", "guest")
     if observed.stopping or (stored is not None and _has_just_arrived(observed, now)):
@@ -82,8 +82,8 @@ def _condition(vm: Object, agent: messages.AgentStatus) -> Object:
 
 
 def _has_just_arrived(observed: messages.Status, now: datetime) -> bool:
-    silent = observed.agent == messages.AgentStatus()
-    return silent and any(
+    unanswered = observed.agent == messages.AgentStatus()
+    return unanswered and any(
         each.direction == "incoming" and now.timestamp() - each.end_time < WRITE_SECONDS for each in observed.migrations
     )  # fmt: skip
 

@@ -114,8 +114,8 @@ class Disks(Protocol):
         """Have plugins set up a pod's disks before its guest starts; return them by name. Raises DisksFault."""
         ...
 
-    async def check(self, vm: Mapping[str, Any], pod_uid: str, silent: Collection[str]) -> DisksFault | None:
-        """Return the problems of a running guest's disks, or None; the servers of ``silent`` ones do not answer."""
+    async def check(self, vm: Mapping[str, Any], pod_uid: str, unreachable: Collection[str]) -> DisksFault | None:
+        """Return the problems of a running guest's disks, or None; the servers of ``unreachable`` ones do not answer."""
         ...
 
     def is_wrong(self, pod_uid: str) -> bool:

@@ -151,8 +151,8 @@ def running(
         if condition["type"] == conditions.MIGRATABLE and not barrier and _is_held_by_claims(old):
             continue  # only virt-controller knows claims
         status = objects.with_status_condition(status, condition, now=stamp)
-    if silent := _silent_servers(vm, observed.servers_silent):
-        message = printable(f"{silent}; reads and writes of this disk block or fail until it does")
+    if unreachable := _unreachable_servers(vm, observed.servers_silent):
+        message = printable(f"{unreachable}; reads and writes of this disk block or fail until it does")
         away = objects.new_condition(vm, conditions.DISKS_READY, "False", conditions.DISK_SERVER_SILENT, message)
         return objects.with_status_condition(status, away, now=stamp)
     if failing := disk_faults.condition(vm, observed.disk_faults):
@@ -338,11 +338,13 @@ def waiting_for_servers(vm: Object, names: Sequence[str], now: datetime) -> Obje
 
     ``names`` come from the launcher; those without a server (network storage or NBD plugin) are ignored.
     """
-    silent = _silent_servers(vm, names)
-    return waiting(vm, conditions.DISK_SERVER_SILENT, printable(f"{silent}; the guest starts when it does"), now) if silent else None
+    unreachable = _unreachable_servers(vm, names)
+    return (
+        waiting(vm, conditions.DISK_SERVER_SILENT, printable(f"{unreachable}; the guest starts when it does"), now) if unreachable else None
+    )
 
 
-def _silent_servers(vm: Object, names: Sequence[str]) -> str:
+def _unreachable_servers(vm: Object, names: Sequence[str]) -> str:
     told = frozenset(names)
     named = ((each["name"], _server(each)) for each in disks.defaulted(domain_of(vm)) if each["name"] in told)
     return "; ".join(f"disk {name!r}: {server} does not answer" for name, server in named if server)

@@ -19,7 +19,7 @@ from apiserver.apis.meta.objects import Object
 from apiserver.apis.virt.spec import guestinfo
 from launcher.hypervisor.port import (
     AGENT_SECONDS,
-    AgentSilent,
+    AgentUnresponsive,
     Hypervisor,
     HypervisorError,
     Observation,
@@ -43,7 +43,7 @@ class Agent:
         hypervisor: Hypervisor,
         *,
         answered: Callable[[Object], None],
-        silent: Callable[[str], None],
+        unresponsive: Callable[[str], None],
         gone: Callable[[], None],
         stopping: Callable[[], bool] = lambda: False,
         frozen: Callable[[], bool] = lambda: False,
@@ -51,14 +51,14 @@ class Agent:
     ) -> None:
         """Store the settings.
 
-        ``answered`` gets the limited answers for the status. In each turn, ``silent`` gets the reason why a connected agent does not
+        ``answered`` gets the limited answers for the status. In each turn, ``unresponsive`` gets the reason why a connected agent does not
         answer, or ``gone`` is called without one. ``stopping`` returns whether the guest shuts down, ``frozen`` whether its file systems
         are frozen.
         """
         self._times = times
         self._hypervisor = hypervisor
         self._answered = answered
-        self._silent = silent
+        self._unresponsive = unresponsive
         self._gone = gone
         self._stopping = stopping
         self._frozen = frozen
@@ -121,7 +121,7 @@ class Agent:
             raise RequestRefused("Timeout", "the guest agent has not answered an earlier command") from error
         try:
             yield self._require_agent(anyway=anyway)
-        except (AgentSilent, OperationTimeout) as error:
+        except (AgentUnresponsive, OperationTimeout) as error:
             raise RequestRefused("Timeout", str(error)) from error
         except OperationInvalid as error:
             raise RequestRefused("Conflict", str(error)) from error
@@ -160,7 +160,7 @@ class Agent:
                 self._answered(await self._answers(name, agent_answers.OF_STATUS))
         except OperationInvalid as error:
             logger.debug("the guest agent did not answer", extra={"error": str(error)})
-            self._silent(str(error))
+            self._unresponsive(str(error))
         except HypervisorError as error:
             logger.debug("cannot send a command to the guest agent", extra={"error": str(error)})
 
@@ -188,7 +188,7 @@ class Agent:
             try:
                 answer = await self._hypervisor.ask_agent(name, command)
             except OperationInvalid as error:
-                if field == fields[0] and isinstance(error, AgentSilent):
+                if field == fields[0] and isinstance(error, AgentUnresponsive):
                     raise
                 asked = agent_questions.refused(asked, field, error)
             else:

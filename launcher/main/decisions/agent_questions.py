@@ -10,7 +10,7 @@ from typing import Any
 
 from apiserver.apis.meta.objects import Object
 from launcher.domain.states import State
-from launcher.hypervisor.port import AgentSilent, Observation, OperationInvalid
+from launcher.hypervisor.port import AgentUnresponsive, Observation, OperationInvalid
 from launcher.main.decisions import agent_answers
 
 
@@ -55,7 +55,7 @@ class Round:
     problems: Mapping[str, str] = dataclasses.field(default_factory=dict)
     """Why fields are missing."""
     truncated: tuple[str, ...] = ()
-    silence: str = ""
+    unresponsive: str = ""
     """The agent did not answer, which ended the round."""
 
     @property
@@ -66,8 +66,8 @@ class Round:
 
 def why_not_asked(round_: Round, command: str, *, stopping: bool, late: bool) -> str:
     """Return why a question is skipped, or an empty string; ``late``: the round has taken too long."""
-    if round_.silence:
-        return round_.silence
+    if round_.unresponsive:
+        return round_.unresponsive
     if stopping:
         return "the guest is being shut down"
     if late:
@@ -91,9 +91,9 @@ def answered(round_: Round, field: str, answer: object) -> Round:
 
 
 def refused(round_: Round, field: str, error: OperationInvalid) -> Round:
-    """Return the Round with an error for this field; after an agent's silence, further questions are skipped."""
-    silence = str(error) if isinstance(error, AgentSilent) else ""
-    return dataclasses.replace(passed_over(round_, field, str(error)), silence=silence)
+    """Return the Round with an error for this field; after an unresponsive agent, further questions are skipped."""
+    unresponsive = str(error) if isinstance(error, AgentUnresponsive) else ""
+    return dataclasses.replace(passed_over(round_, field, str(error)), unresponsive=unresponsive)
 
 
 def answers(round_: Round) -> Object:

@@ -230,7 +230,7 @@ def keys_reported(known: Known, status: messages.AuthorizedKeysStatus) -> Known:
     return with_status(known, authorized_keys=status)
 
 
-def agent_silent(known: Known, problem: str) -> Known:
+def agent_unresponsive(known: Known, problem: str) -> Known:
     """Return the state when the connected agent does not answer; its last answers stay."""
     return with_status(known, agent=dataclasses.replace(known.status.agent, connected=True, problem=one_line(problem, MAX_PROBLEM)))
 

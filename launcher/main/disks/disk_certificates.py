@@ -14,7 +14,7 @@ from typing import Any, Final
 from apiserver.apis.virt.hardware import disks, network_disks
 from apiserver.apis.virt.places import layout
 from launcher.main.disks import mounted, qemu_img
-from launcher.main.disks.disk_servers import ServersSilent
+from launcher.main.disks.disk_servers import ServersUnreachable
 from launcher.main.disks.made_disks import SourceUnusable
 from launcher.main.programs.children import Children
 
@@ -30,7 +30,7 @@ async def prepare(children: Children, specification: Mapping[str, Any], seconds:
 
     Raises:
         SourceUnusable: the Secret or a disk's server is invalid; the message names it, without secret content.
-        ServersSilent: a server does not answer.
+        ServersUnreachable: a server does not answer.
         OSError: the certificates cannot be written.
     """
     found = [each for each in disks.defaulted(specification) if network_disks.tls_secret(each)]
@@ -72,7 +72,7 @@ async def _look(children: Children, disk: Mapping[str, Any], seconds: float) -> 
     try:
         await qemu_img.info(children, _source(disk), [credentials], seconds)
     except TimeoutError:
-        raise ServersSilent((name,)) from None
+        raise ServersUnreachable((name,)) from None
     except qemu_img.CannotOpen as error:
         raise SourceUnusable(f"disk {name!r}: TLS with its server: {_by_keys(str(error))}") from None
 

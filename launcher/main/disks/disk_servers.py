@@ -22,7 +22,7 @@ Endpoints = Mapping[str, tuple[tuple[str, int], ...]]
 """Alternative hosts and ports, by the disk's name."""
 
 
-class ServersSilent(files.NotReady):
+class ServersUnreachable(files.NotReady):
     """Servers of the machine's disks do not answer, which may change."""
 
     def __init__(self, names: tuple[str, ...]) -> None:
@@ -68,10 +68,10 @@ NETWORK: Final = Network()
 
 
 async def require(specification: Mapping[str, Any], network: Network) -> None:
-    """Require an answer from the server of each network disk, and a process at each plugin's socket; else raise ServersSilent."""
+    """Require an answer from the server of each network disk, and a process at each plugin's socket; else raise ServersUnreachable."""
     endpoints, sockets = endpoints_of(specification), sockets_of(specification)
-    if silent := (*await without_answer(endpoints, network), *without_listener(sockets, network)):
-        raise ServersSilent(silent)
+    if unreachable := (*await without_answer(endpoints, network), *without_listener(sockets, network)):
+        raise ServersUnreachable(unreachable)
 
 
 def endpoints_of(specification: Mapping[str, Any]) -> Endpoints:

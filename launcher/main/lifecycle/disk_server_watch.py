@@ -1,6 +1,6 @@
 """Checks the servers of a guest's disks, and resumes the guest when they are back.
 
-QEMU itself reconnects, but does not report a silent server while requests wait, and resumes no guest that it paused.
+QEMU itself reconnects, but does not report an unreachable server while requests wait, and resumes no guest that it paused.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class DiskServerWatch:
             await self.look()
 
     async def look(self) -> None:
-        """Record the disks with silent servers; resume a guest that disk servers paused once they answer."""
+        """Record the disks with unreachable servers; resume a guest that disk servers paused once they answer."""
         machine = self._record.known.machine
         if machine is None or self._record.known.domain is None or not self._record.known.domain.active:
             return
@@ -60,9 +60,9 @@ class DiskServerWatch:
             return
         unconnected = disk_servers.disconnected(endpoints, await asyncio.to_thread(self._network.connections))
         unanswered = await disk_servers.without_answer(unconnected, self._network)
-        silent = (*unanswered, *disk_servers.without_listener(sockets, self._network))
-        self._record.take(known.servers_silent, silent)
-        now, answering = self._record.known, (endpoints.keys() | sockets.keys()) - set(silent)
+        unreachable = (*unanswered, *disk_servers.without_listener(sockets, self._network))
+        self._record.take(known.servers_silent, unreachable)
+        now, answering = self._record.known, (endpoints.keys() | sockets.keys()) - set(unreachable)
         if now.leaving is None and may_go_on(now.domain, machines.disk_names(machine), answering):
             try:
                 await self._suspension.resume()

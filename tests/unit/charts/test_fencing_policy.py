@@ -70,7 +70,7 @@ async def test_a_silent_node_is_fenced_and_any_fenced_node_is_unfenced(world: Wo
 
 @pytest.mark.parametrize("ready", ["True", "False"])
 async def test_a_node_that_reports_is_not_fenced(world: World, ready: str) -> None:
-    assert "only a Node with a silent kubelet" in await refusal(world, {**FENCED, "status": node(ready)["status"]}, node(ready))
+    assert "only a Node with an unreachable kubelet" in await refusal(world, {**FENCED, "status": node(ready)["status"]}, node(ready))
 
 
 REFUSED: Final[dict[str, Callable[[Node], Any]]] = {

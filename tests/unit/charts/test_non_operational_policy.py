@@ -105,7 +105,7 @@ async def test_each_option_allows_only_its_own_taint() -> None:
     assert "may only update Nodes" in await refusal(agent, told(AVOIDED, ready()), ready(), subresource="status")
     for new, old in ((FENCED, node()), (tainted, node()), (fencing.unfenced(FENCED), FENCED)):
         assert not await refusal(both, new, old)
-    assert "silent kubelet" in await refusal(both, {**FENCED, "status": ready()["status"]}, ready())
+    assert "unreachable kubelet" in await refusal(both, {**FENCED, "status": ready()["status"]}, ready())
 
 
 def test_the_rights_and_the_flag_come_with_the_value() -> None:

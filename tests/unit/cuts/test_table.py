@@ -69,7 +69,7 @@ def test_cells_are_chosen_by_words_in_their_names() -> None:
 def test_only_cuts_of_the_guest_itself_may_restart_it() -> None:
     anew = {each.name for each in cases() if each.expected is Expected.RESTARTS}
     assert {each for each in anew if not table.is_loss(each)} == {
-        f"migration.{cut}.{step}" for cut in ("launcher-target", "qemu-target", "pod-target") for step in ("hand-over", "Succeeded")
+        f"migration.{cut}.{step}" for cut in ("launcher-target", "qemu-target", "pod-target") for step in ("assignment", "Succeeded")
     }
 
 

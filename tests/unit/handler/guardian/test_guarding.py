@@ -134,7 +134,7 @@ async def test_a_new_guardian_does_not_attest_at_once() -> None:
     """The one before it may have sent a renewal until now."""
     guardian = Node().guardian()
     assert not guardian.is_cut_off()
-    await asyncio.sleep(TIMES.silence - 0.1)
+    await asyncio.sleep(TIMES.cut_off - 0.1)
     assert not guardian.is_cut_off()
     await asyncio.sleep(0.1)
     assert guardian.is_cut_off()
@@ -151,10 +151,10 @@ async def test_voters_of_the_stored_lease_must_attest_too(attesting: str, counts
     await node.promising()
     guardian = node.guardian(OTHER_VOTERS)
     await guardian.step()
-    await asyncio.sleep(TIMES.silence)
+    await asyncio.sleep(TIMES.cut_off)
     node.attesting = frozenset(attesting)
     await guardian.ask()
-    assert node.until == TIMES.promise + (TIMES.silence if counts else 0)
+    assert node.until == TIMES.promise + (TIMES.cut_off if counts else 0)
 
 
 async def pass_steps(guardian: Guardian, seconds: float) -> None:
@@ -171,7 +171,7 @@ async def test_a_virtual_node_promises_and_attests_nothing() -> None:
     assert (node.promise.withdrawn, node.promise.virtual, node.until, node.killer.until) == (True, True, None, None)
     assert guardian.state.confirmed is None
     assert next(node.storage.versions) == 9, "it writes every 4 s"
-    await asyncio.sleep(TIMES.silence + 1)
+    await asyncio.sleep(TIMES.cut_off + 1)
     assert not guardian.is_cut_off()
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from handler.plugins.calling import AT_ONCE, PATIENCE_SECONDS
 from handler.plugins.protocol import SECONDS
-from handler.plugins.turns import MAX_SILENT, NoTurn, Turns
+from handler.plugins.turns import MAX_TIMED_OUT, NoTurn, Turns
 from tests.unit.controller import virtualtime
 
 
@@ -221,7 +221,7 @@ def test_a_single_turn_is_also_theirs_who_had_no_answer() -> None:
 def test_no_more_namespaces_are_remembered_than_there_may_be() -> None:
     async def play() -> None:
         turns = Turns(4)
-        for each in range(MAX_SILENT + 1):
+        for each in range(MAX_TIMED_OUT + 1):
             await hang(turns, str(each))
         async with turns.turn("0", 0.0), turns.turn("0", 0.0):
             pass

@@ -11,7 +11,7 @@ import pytest
 
 from launcher.hypervisor import translate
 from launcher.hypervisor.connection import LibvirtHypervisor
-from launcher.hypervisor.port import AGENT_SECONDS, AgentRefused, AgentSilent, HypervisorError, OperationInvalid
+from launcher.hypervisor.port import AGENT_SECONDS, AgentRefused, AgentUnresponsive, HypervisorError, OperationInvalid
 
 NAME = "test"
 
@@ -66,8 +66,8 @@ async def test_an_answer_is_what_the_agent_returned(hypervisor: LibvirtHyperviso
 @pytest.mark.parametrize(
     ("answer", "kind"),
     [
-        (an_error(libvirt.VIR_ERR_AGENT_UNRESPONSIVE), AgentSilent),
-        (an_error(libvirt.VIR_ERR_AGENT_UNSYNCED), AgentSilent),
+        (an_error(libvirt.VIR_ERR_AGENT_UNRESPONSIVE), AgentUnresponsive),
+        (an_error(libvirt.VIR_ERR_AGENT_UNSYNCED), AgentUnresponsive),
         (an_error(libvirt.VIR_ERR_INTERNAL_ERROR), AgentRefused),
         (an_error(libvirt.VIR_ERR_OPERATION_INVALID), OperationInvalid),
         ("no json", AgentRefused),
@@ -92,7 +92,9 @@ def test_a_lack_of_pci_slots_names_the_remedies() -> None:
         raise an_error(libvirt.VIR_ERR_INTERNAL_ERROR, text="internal error: No more available PCI slots")
 
 
-@pytest.mark.parametrize(("name", "kind"), [("VIR_ERR_AGENT_COMMAND_TIMEOUT", AgentSilent), ("VIR_ERR_AGENT_COMMAND_FAILED", AgentRefused)])
+@pytest.mark.parametrize(
+    ("name", "kind"), [("VIR_ERR_AGENT_COMMAND_TIMEOUT", AgentUnresponsive), ("VIR_ERR_AGENT_COMMAND_FAILED", AgentRefused)]
+)
 def test_newer_libvirts_say_what_an_agent_did(name: str, kind: type[Exception]) -> None:
     if not hasattr(libvirt, name):
         pytest.skip("this libvirt is older than 11.2")
@@ -104,10 +106,10 @@ async def test_hanging_agent_is_asked_no_more_and_delays_no_other_call(hyperviso
     answered = threading.Event()
     agent.answer = lambda: answered.wait(30) and '{"return": 1}'
     try:
-        with pytest.raises(AgentSilent, match="no answer within"):
+        with pytest.raises(AgentUnresponsive, match="no answer within"):
             await hypervisor.ask_agent(NAME, "guest-info")
         for _ in range(20):
-            with pytest.raises(AgentSilent, match="an earlier command"):
+            with pytest.raises(AgentUnresponsive, match="an earlier command"):
                 await hypervisor.ask_agent(NAME, "guest-info")
         assert await hypervisor.observe(NAME) is not None
     finally:
@@ -116,7 +118,7 @@ async def test_hanging_agent_is_asked_no_more_and_delays_no_other_call(hyperviso
         while True:
             try:
                 assert await hypervisor.ask_agent(NAME, "guest-info") == 1
-            except AgentSilent:
+            except AgentUnresponsive:
                 await asyncio.sleep(0.01)
             else:
                 break

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from apiserver.apis.meta.objects import Object
 from apiserver.apis.virt.spec import guestinfo
 from launcher.domain.states import State
-from launcher.hypervisor.port import AgentRefused, AgentSilent, HypervisorError, Unavailable
+from launcher.hypervisor.port import AgentRefused, AgentUnresponsive, HypervisorError, Unavailable
 from launcher.main.agent.agent import Agent
 from launcher.main.decisions import agent_answers, agent_status
 from launcher.main.decisions.refusal import RequestRefused
@@ -71,7 +71,7 @@ class Scene:
         self.agent = Agent(
             self.hypervisor,
             answered=self.seen.put_nowait,
-            silent=self.seen.put_nowait,
+            unresponsive=self.seen.put_nowait,
             gone=lambda: self.seen.put_nowait(None),
             stopping=lambda: self.stopping,
             times=times,
@@ -135,7 +135,7 @@ async def test_the_status_is_asked_for_what_it_shows_and_no_more(scene: Scene) -
 
 
 async def test_an_agent_that_does_not_answer_is_asked_one_question(scene: Scene) -> None:
-    scene.hypervisor.answers = dict.fromkeys(ANSWERS, AgentSilent("guest agent command timed out"))
+    scene.hypervisor.answers = dict.fromkeys(ANSWERS, AgentUnresponsive("guest agent command timed out"))
     async with scene.running():
         scene.becomes(connected=True)
         assert await scene.seen.get() == "guest agent command timed out"
@@ -183,7 +183,7 @@ async def test_a_sign_of_life_is_asked_for_and_nothing_else(scene: Scene) -> Non
     assert scene.hypervisor.questions == [("guest-ping", {})]
 
 
-@pytest.mark.parametrize(("error", "reason"), [(AgentSilent("silent"), "Timeout"), (HypervisorError("broken"), "Failed")])
+@pytest.mark.parametrize(("error", "reason"), [(AgentUnresponsive("silent"), "Timeout"), (HypervisorError("broken"), "Failed")])
 async def test_silent_agent_is_reported_with_the_reason(scene: Scene, error: HypervisorError, reason: str) -> None:
     scene.becomes(connected=True)
     scene.hypervisor.answers["guest-ping"] = error
@@ -296,7 +296,7 @@ async def test_refused_agent_command_is_reported_and_the_rest_kept(scene: Scene)
 
 
 async def test_an_agent_that_falls_silent_is_asked_no_more(scene: Scene) -> None:
-    scene.hypervisor.answers |= executed("a\t1\n") | {"guest-get-osinfo": AgentSilent("timed out")}
+    scene.hypervisor.answers |= executed("a\t1\n") | {"guest-get-osinfo": AgentUnresponsive("timed out")}
     scene.becomes(connected=True)
 
     info = await scene.read()
@@ -318,7 +318,7 @@ async def test_unavailable_agent_is_reported_with_the_reason(scene: Scene) -> No
     assert "being shut down" in str(await scene.refused())
     scene.stopping = False
     assert scene.hypervisor.questions == []
-    for error, reason in ((AgentSilent("x"), "Timeout"), (Unavailable("x"), "Failed")):
+    for error, reason in ((AgentUnresponsive("x"), "Timeout"), (Unavailable("x"), "Failed")):
         scene.hypervisor.answers["guest-info"] = error
         assert (await scene.refused()).reason == reason
 

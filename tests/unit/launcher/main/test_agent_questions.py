@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from launcher.domain.states import State
-from launcher.hypervisor.port import AgentRefused, AgentSilent, Observation
+from launcher.hypervisor.port import AgentRefused, AgentUnresponsive, Observation
 from launcher.main.decisions import agent_questions
 from launcher.main.decisions.agent_questions import Round, Turn
 
@@ -59,7 +59,7 @@ KNOWS = Round(found={"agent": {"commands": ["guest-get-users"]}})
         (KNOWS, False, False, "the guest agent does not support guest-get-osinfo, or its configuration blocks it"),
         (KNOWS, False, True, "not requested, because the guest agent was too slow"),
         (KNOWS, True, True, "the guest is being shut down"),
-        (dataclasses.replace(KNOWS, silence="no answer"), True, True, "no answer"),
+        (dataclasses.replace(KNOWS, unresponsive="no answer"), True, True, "no answer"),
         (Round(found={"agent": {"commands": ["guest-get-osinfo"]}}), False, False, ""),
     ],
 )
@@ -72,9 +72,9 @@ def test_a_round_has_what_was_told_and_why_the_rest_was_not() -> None:
     asked = agent_questions.answered(asked, "timezone", "no object")
     asked = agent_questions.passed_over(asked, "os", "too slow")
     asked = agent_questions.refused(asked, "users", AgentRefused("not allowed"))
-    assert asked.silence == ""
-    asked = agent_questions.refused(asked, "interfaces", AgentSilent("no answer"))
-    assert asked.silence == "no answer"
+    assert asked.unresponsive == ""
+    asked = agent_questions.refused(asked, "interfaces", AgentUnresponsive("no answer"))
+    assert asked.unresponsive == "no answer"
     told = agent_questions.answers(asked)
     assert told["hostname"] == "web-1"
     assert "timezone" not in told

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from launcher.domain.states import State
-from launcher.hypervisor.port import AgentRefused, AgentSilent
+from launcher.hypervisor.port import AgentRefused, AgentUnresponsive
 from launcher.main.agent.agent import Agent
 from launcher.main.agent.authorized_keys import COMMAND, MAX_PROBLEM, AuthorizedKeys, KeysState, is_due, positions_of
 from launcher.main.decisions.times import Times
@@ -44,7 +44,7 @@ class Scene:
         self.told: list[AuthorizedKeysStatus] = []
         self.hypervisor = FakeHypervisor()
         self.hypervisor.answers = {COMMAND: self.set}
-        self.agent = Agent(self.hypervisor, answered=lambda _: None, silent=lambda _: None, gone=lambda: None, times=times)
+        self.agent = Agent(self.hypervisor, answered=lambda _: None, unresponsive=lambda _: None, gone=lambda: None, times=times)
         self.keys = AuthorizedKeys(self.agent, machine=lambda: self.machine, reported=self.told.append, times=times)
 
     def set(self, arguments: Mapping[str, Any]) -> object:
@@ -171,7 +171,7 @@ async def test_missing_user_does_not_block_the_keys_of_others(scene: Scene) -> N
 async def test_silent_agent_is_not_asked_for_each_user(scene: Scene) -> None:
     for position in (1, 2):
         mount(scene.secrets / str(position), {"a": KEY.encode()})
-    scene.hypervisor.answers = {COMMAND: AgentSilent("the guest agent does not answer")}
+    scene.hypervisor.answers = {COMMAND: AgentUnresponsive("the guest agent does not answer")}
     async with kept(scene):
         scene.become()
         await scene.until(lambda: scene.told)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from launcher.domain.states import State
-from launcher.hypervisor.port import AgentRefused, AgentSilent
+from launcher.hypervisor.port import AgentRefused, AgentUnresponsive
 from launcher.main.agent.commands import BUSY, EXEC
 from launcher.main.agent.processes import STATUS
 from launcher.main.decisions.refusal import RequestRefused
@@ -79,7 +79,7 @@ async def test_an_agent_without_a_process_id_is_a_failure(world: World, begun: o
     assert await why(world) == ("Failed", "/bin/live: the guest agent returned no process ID")
 
 
-@pytest.mark.parametrize(("error", "reason"), [(AgentRefused("no such file"), "Conflict"), (AgentSilent("no answer"), "Conflict")])
+@pytest.mark.parametrize(("error", "reason"), [(AgentRefused("no such file"), "Conflict"), (AgentUnresponsive("no answer"), "Conflict")])
 async def test_a_command_that_cannot_begin_is_refused(world: World, error: Exception, reason: str) -> None:
     await ready(world, {EXEC: error})
     assert await why(world) == (reason, str(error))

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from launcher.main.disks import disk_certificates
-from launcher.main.disks.disk_servers import ServersSilent
+from launcher.main.disks.disk_servers import ServersUnreachable
 from launcher.main.disks.made_disks import SourceUnusable
 from launcher.main.programs.children import Children, CommandFailed
 from tests.mounted import mount
@@ -111,6 +111,6 @@ async def test_qemu_error_shows_secret_keys_and_no_options(directories: tuple[Pa
 
 async def test_silent_server_is_awaited_like_a_missing_one(directories: tuple[Path, Path]) -> None:
     mount(directories[0], VALUES)
-    with pytest.raises(ServersSilent) as told:
+    with pytest.raises(ServersUnreachable) as told:
         await prepare(NBD, children=Commands(hangs=True), seconds=0.01)
     assert told.value.disks == ("data",)

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from launcher.domain.states import State
-from launcher.hypervisor.port import AgentRefused, AgentSilent
+from launcher.hypervisor.port import AgentRefused, AgentUnresponsive
 from launcher.main.decisions.refusal import RequestRefused
 from launcher.main.lifecycle.freezing import FREEZE, NOTHING, THAW
 from launcher.protocol import messages
@@ -55,7 +55,7 @@ async def test_file_systems_thaw_late_if_the_agent_was_away(world: World) -> Non
     await started(world)
     await operate(world, 1, "Freeze", LONG)
     await operate(world, 2, "Thaw")
-    world.hypervisor.answers[THAW] = AgentSilent("no")
+    world.hypervisor.answers[THAW] = AgentUnresponsive("no")
     assert await operate(world, 3, "Freeze", 0) == ("succeeded", "")
     await world.until(lambda: asked(world).count(THAW) >= 3)
     assert is_frozen(world)
@@ -74,7 +74,7 @@ async def test_a_freeze_that_the_agent_refused_needs_no_thaw(world: World, answe
 
 
 async def test_a_freeze_with_an_unknown_result_is_thawed_at_once(world: World) -> None:
-    await started(world, **{FREEZE: AgentSilent("no answer")})
+    await started(world, **{FREEZE: AgentUnresponsive("no answer")})
     assert (await operate(world, 1, "Freeze"))[0] == "failed"
     await world.until(lambda: THAW in asked(world) and not is_frozen(world))
 
@@ -105,7 +105,7 @@ async def test_a_restarted_guest_is_not_frozen(world: World) -> None:
     assert asked(world) == [FREEZE]
 
 
-@pytest.mark.parametrize("answer", [2, AgentSilent("no")])
+@pytest.mark.parametrize("answer", [2, AgentUnresponsive("no")])
 async def test_file_systems_thaw_before_a_shutdown(world: World, answer: object) -> None:
     await started(world, **{THAW: answer})
     await operate(world, 1, "Freeze")

@@ -346,12 +346,12 @@ def test_agent_facts_stay_when_it_disconnects() -> None:
 def test_silent_agent_has_a_bounded_problem_until_it_answers() -> None:
     agent = messages.AgentStatus(connected=True, hostname="guest")
     answered = known.agent_answered(STARTED, agent, ())
-    silent = known.agent_silent(answered, "timed\x1b out" + "x" * 1000)
+    silent = known.agent_unresponsive(answered, "timed\x1b out" + "x" * 1000)
     told = silent.status.agent
     assert (told.connected, told.hostname, told.problem[:9], len(told.problem)) == (True, "guest", "timed out", known.MAX_PROBLEM)
     assert known.agent_answered(silent, agent, ()).status.agent == agent
     assert known.agent_gone(silent).status.agent == dataclasses.replace(agent, connected=False)
-    assert known.agent_silent(STARTED, "no").status.agent == messages.AgentStatus(connected=True, problem="no")
+    assert known.agent_unresponsive(STARTED, "no").status.agent == messages.AgentStatus(connected=True, problem="no")
 
 
 def test_viewers_are_counted() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from launcher.domain.states import State
-from launcher.hypervisor.port import AgentSilent, HypervisorError, OperationTimeout, Unavailable
+from launcher.hypervisor.port import AgentUnresponsive, HypervisorError, OperationTimeout, Unavailable
 from launcher.main.decisions.refusal import RequestRefused
 from launcher.main.lifecycle import operating
 from launcher.protocol import messages
@@ -185,7 +185,7 @@ async def test_a_signal_that_libvirt_refuses_has_failed(world: World, action: me
     ("error", "calls", "state"),
     [
         (None, ["ask agent to reboot"], "succeeded"),
-        (AgentSilent("no answer"), ["ask agent to reboot", "reboot"], "succeeded"),
+        (AgentUnresponsive("no answer"), ["ask agent to reboot", "reboot"], "succeeded"),
         (OperationTimeout("slow"), ["ask agent to reboot", "reboot"], "succeeded"),
         (Unavailable("libvirtd ended"), ["ask agent to reboot"], "failed"),
     ],

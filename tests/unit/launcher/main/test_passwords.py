@@ -5,7 +5,7 @@ import base64
 import pytest
 
 from launcher.domain.states import State
-from launcher.hypervisor.port import AgentRefused, AgentSilent
+from launcher.hypervisor.port import AgentRefused, AgentUnresponsive
 from launcher.main.agent.passwords import COMMAND, MAX_REASON, NOT_SHOWN, REFUSED, refusal
 from launcher.main.decisions.refusal import RequestRefused
 from launcher.protocol import messages
@@ -39,8 +39,8 @@ async def test_the_agent_gets_the_password_in_base64(world: World) -> None:
         (AgentRefused("no such user"), "Conflict", f"{REFUSED}: no such user; {CHECK}"),
         (AgentRefused(f"cannot take {SECRET}"), "Conflict", f"{REFUSED}: {NOT_SHOWN}; {CHECK}"),
         (AgentRefused(f"cannot take {ENCODED}"), "Conflict", f"{REFUSED}: {NOT_SHOWN}; {CHECK}"),
-        (AgentSilent(f"cannot take {SECRET}"), "Conflict", REFUSED),
-        (AgentSilent("no answer"), "Conflict", "no answer"),
+        (AgentUnresponsive(f"cannot take {SECRET}"), "Conflict", REFUSED),
+        (AgentUnresponsive("no answer"), "Conflict", "no answer"),
     ],
 )
 async def test_an_error_never_quotes_the_password(world: World, answer: Exception, reason: str, told: str) -> None:

@@ -81,13 +81,13 @@ def test_a_promise_has_a_limit_and_defaults() -> None:
     ("changed", "count"),
     [
         ({}, 0),
-        ({"silence": 20.5}, 0),
-        ({"silence": 20.0}, 1),
-        ({"silence": 19.0}, 1),
+        ({"cut_off": 20.5}, 0),
+        ({"cut_off": 20.0}, 1),
+        ({"cut_off": 19.0}, 1),
         ({"wait": 47.5}, 0),
         ({"wait": (40.0 + 2.0) * guards.DRIFT + 3.0 + 2.0}, 0),
         ({"wait": 47.4}, 1),
-        ({"silence": 0.0, "wait": 0.0}, 2),
+        ({"cut_off": 0.0, "wait": 0.0}, 2),
     ],
 )
 def test_times_are_safe_up_to_their_limits(changed: dict[str, float], count: int) -> None:
