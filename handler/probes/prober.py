@@ -34,7 +34,7 @@ class Question(Protocol):
     """A probe of one guest: ``asking.Question``."""
 
     async def ask(self, link: Link) -> Outcome:
-        """Probe the guest once; return the Outcome: success, failure, or neither if the guest could not be asked."""
+        """Probe the guest once; return the Outcome."""
         ...
 
 

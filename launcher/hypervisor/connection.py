@@ -171,7 +171,7 @@ class LibvirtHypervisor:
         await self._ready.wait()
 
     async def learn(self, capabilities: str) -> None:
-        """Give libvirtd the node's cache of QEMU's capabilities, before the first domain. If it is outdated, libvirt probes QEMU now."""
+        """Give libvirtd the node's cache of QEMU's capabilities. If it is outdated, libvirt probes QEMU now."""
         if (emulator := self._emulator) is None:
             return
 
@@ -184,11 +184,11 @@ class LibvirtHypervisor:
         await self._call("ask libvirtd for QEMU's capabilities", learn, None)
 
     def subscribe(self, callback: Callable[[], None]) -> None:
-        """Have ``callback`` called in the event loop after each change of any domain or of the connection."""
+        """Have ``callback`` called after each change."""
         self._callbacks.append(callback)
 
     async def observe(self, name: str) -> Observation | None:
-        """Return the domain's state, active or not; None if there is no such domain."""
+        """Return the domain's state, active or not; None if it is missing."""
 
         def look(connection: libvirt.virConnect) -> Observation | None:
             domain = _lookup(connection, name)
@@ -281,7 +281,7 @@ class LibvirtHypervisor:
         await self._call(f"suspend domain {name}", suspend)
 
     async def reset(self, name: str) -> None:
-        """Reset the machine at once. Raises OperationInvalid if the guest suspended itself to memory."""
+        """Reset the machine at once."""
 
         def reset(connection: libvirt.virConnect) -> None:
             domain = connection.lookupByName(name)
@@ -294,21 +294,21 @@ class LibvirtHypervisor:
         await self._call(f"reset domain {name}", reset)
 
     async def press_power_button(self, name: str, *, agent: bool = False) -> None:
-        """Request that the guest powers off, by ACPI or (``agent``) its guest agent; the guest may ignore it."""
+        """Request that the guest powers off."""
         flag = libvirt.VIR_DOMAIN_SHUTDOWN_GUEST_AGENT if agent else libvirt.VIR_DOMAIN_SHUTDOWN_ACPI_POWER_BTN
         if self._test_driver:
             flag = 0
         await self._call(f"shut down domain {name}", lambda connection: connection.lookupByName(name).shutdownFlags(flag))
 
     async def reboot(self, name: str, *, agent: bool = False) -> None:
-        """Request that the guest reboots, by ACPI or (``agent``) its guest agent; the guest may ignore it."""
+        """Request that the guest reboots."""
         flag = libvirt.VIR_DOMAIN_REBOOT_GUEST_AGENT if agent else libvirt.VIR_DOMAIN_REBOOT_ACPI_POWER_BTN
         if self._test_driver:
             flag = 0
         await self._call(f"reboot domain {name}", lambda connection: connection.lookupByName(name).reboot(flag))
 
     async def screenshot(self, name: str, limit: int) -> bytes:
-        """Return the first screen as PNG. Raises OperationInvalid also if that takes more than ``limit`` bytes."""
+        """Return the first screen as PNG."""
 
         def take(connection: libvirt.virConnect) -> bytes:
             domain, stream = connection.lookupByName(name), connection.newStream()
@@ -345,7 +345,7 @@ class LibvirtHypervisor:
         await self._with_guest(doing, name, lambda domain: domain.setBlockIoTune(target, tune, libvirt.VIR_DOMAIN_AFFECT_LIVE))
 
     async def add_vcpus(self, name: str, count: int) -> None:
-        """Plug processors until the guest has ``count``. Raises OperationInvalid if it has more."""
+        """Plug processors until the guest has ``count``."""
 
         def add(domain: libvirt.virDomain) -> None:
             if domain.vcpusFlags(libvirt.VIR_DOMAIN_AFFECT_LIVE) > count:
@@ -373,7 +373,7 @@ class LibvirtHypervisor:
         await self._with_guest(f"resize disk {target} of domain {name}", name, resize)
 
     async def set_link(self, name: str, mac: str, *, up: bool) -> None:
-        """Set an interface's link state. Raises OperationInvalid without that interface."""
+        """Set an interface's link state."""
 
         def link(domain: libvirt.virDomain) -> None:
             document = _document(domain)
@@ -397,7 +397,7 @@ class LibvirtHypervisor:
         await self._with_guest(f"attach disk {target} to domain {name}", name, attach)
 
     async def detach_disk(self, name: str, target: str) -> bool:
-        """Ask the guest to release a disk, and wait for some seconds; return whether the domain lacks it then."""
+        """Ask the guest to release a disk; return whether the domain lacks it then."""
         doing = f"detach disk {target} from domain {name}"
         return await self._with_guest(doing, name, lambda domain: _detached(domain, conversion.disk_of, target))
 
@@ -433,7 +433,7 @@ class LibvirtHypervisor:
         await self._with_guest(f"attach interface {mac} to domain {name}", name, attach)
 
     async def detach_interface(self, name: str, mac: str) -> bool:
-        """Ask the guest to release an interface, and wait for some seconds; return whether the domain lacks it then."""
+        """Ask the guest to release an interface; return whether the domain lacks it then."""
         doing = f"detach interface {mac} from domain {name}"
         return await self._with_guest(doing, name, lambda domain: _detached(domain, conversion.interface_of, mac))
 
@@ -511,7 +511,7 @@ class LibvirtHypervisor:
             return
 
     async def progress(self, name: str, *, completed: bool = False) -> Progress | None:
-        """Return the running migration's or save's statistics (``completed``: the last one's, which can be read once); None without one."""
+        """Return the running migration's or save's statistics; None without one."""
         flags = libvirt.VIR_DOMAIN_JOB_STATS_COMPLETED if completed else 0
         try:
             stats: dict[str, Any] = await self._call(
