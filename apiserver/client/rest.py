@@ -31,8 +31,8 @@ __all__ = ["Client", "TransportError", "WatchEvent"]
 REQUEST_SECONDS: Final = 60.0
 """As in kube-apiserver."""
 CONNECT_SECONDS: Final = 10.0
-ANSWER_SECONDS: Final = 15.0
-"""For the head of a watch with a limit on silence."""
+ANSWER_SECONDS: Final = 20.0
+"""For the head of a watch with a limit on silence; requests wait up to 15 s in kube-apiserver's queues."""
 KEEP_SECONDS: Final = 60.0
 """Life of an idle connection."""
 PAGE: Final = 500
