@@ -38,6 +38,9 @@ MODULES: Final = (
     _module("apiserver/apis/virt/lifecycle/phases.py", "apiserver/apis/virt/test_phases.py"),
     _module("apiserver/apis/virt/lifecycle/power.py", "apiserver/apis/virt/test_power.py"),
     _module("apiserver/apis/virt/lifecycle/operations.py", "apiserver/apis/virt/test_operations.py"),
+    _module("apiserver/apis/virt/lifecycle/failed_starts.py", "apiserver/apis/virt/test_failed_starts.py"),
+    _module("apiserver/apis/virt/guards.py", "apiserver/apis/virt/test_guards.py"),
+    _module("apiserver/kubectl/fencing_plan.py", "apiserver/kubectl/test_fencing_plan.py"),
     _module("apiserver/apis/virt/lifecycle/summary.py", "apiserver/apis/virt/test_summary.py"),
     _module(
         "apiserver/apis/virt/hardware/host_disks.py",
@@ -156,6 +159,8 @@ MODULES: Final = (
         )
         for each in ("replica_set_plan", "replica_set_status", "membership", "finished", "readiness", "scale_down", "rollout_plan")
     ),
+    _module("controller/reconcilers/virtual_machines/restart_turns.py", "controller/reconcilers/virtual_machines/test_node_loss.py"),
+    _module("controller/reconcilers/fencing/fencing_plan.py", "controller/reconcilers/fencing/test_fencing_plan.py"),
     _module("controller/sealing/seal_plan.py", "controller/sealing/test_seal_plan.py"),
     _module("handler/guardian/decisions.py", "handler/guardian/test_decisions.py"),
     _module("controller/reconcilers/pods/liveness.py", "controller/reconcilers/pods/test_liveness.py"),

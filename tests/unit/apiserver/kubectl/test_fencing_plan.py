@@ -72,9 +72,9 @@ def test_a_taint_without_a_boot_counts_for_every_boot(value: str) -> None:
 
 
 def test_question_names_the_machines_up_to_a_limit() -> None:
-    text = fencing_plan.question("node1", [f"ns/vm{each}" for each in range(12)])
-    assert "12 virtual machines" in text
-    assert "ns/vm9, and 2 more." in text
+    text = fencing_plan.question("node1", [f"ns/vm{each}" for each in range(25)])
+    assert "25 virtual machines" in text
+    assert "ns/vm9, and 15 more." in text
     assert "It had 0 virtual machines." in fencing_plan.question("node1", [])
     assert "more" not in fencing_plan.question("node1", [f"ns/vm{each}" for each in range(fencing_plan.LISTED)])
     assert "Its virtual machines are unknown." in fencing_plan.question("node1", None)

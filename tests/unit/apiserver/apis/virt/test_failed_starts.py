@@ -50,13 +50,13 @@ def test_three_machines_that_failed_there_and_ran_elsewhere() -> None:
 
 def test_a_machine_that_fails_by_design_is_no_evidence() -> None:
     by_design = [vm(name, failed("bad", 3), failed("good", 2), failed("other", 1)) for name in "abcd"]
-    edited = [
-        vm(name, failed("bad", 3) | {"generation": each}, ran("good", 2) | {"generation": each + 1}) for each in (1, 9) for name in "qrs"
-    ]
+    generations = zip("qrstuv", (1, 1, 1, 9, 9, 9), strict=True)
+    edited = [vm(name, failed("bad", 3) | {"generation": each}, ran("good", 2) | {"generation": each + 1}) for name, each in generations]
     once = [vm(name, failed("bad", 1)) for name in "efgh"]
     crashed = [vm(name, {**ran("bad", 5), **failed("bad", 1)}, ran("good", 0.5)) for name in "ijkl"]
     back = [vm(name, failed("bad", 3), ran("bad", 2)) for name in "mnop"]
     assert avoided(*by_design, *once) == avoided(*edited) == avoided(*crashed) == avoided(*back) == {}
+    assert failed_starts.nodes_of_failures(back[0]) == []
 
 
 def test_failures_far_apart_do_not_count_together() -> None:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from apiserver.apis.virt import guards
 from apiserver.apis.virt.guards import Promise
 from apiserver.apis.virt.places import deadlines
 
+PAGE = Path(__file__).parents[5] / "docs" / "high-availability.md"
 UID = "8f1d2c3b-0000-4000-8000-0123456789ab"
 PROMISE = Promise("s", "boot", (UID,), ("a", "b", "c"), {"r": "1"}, "192.0.2.1:8446", "PEM")
 
@@ -92,6 +94,14 @@ def test_a_promise_has_a_limit_and_defaults() -> None:
 )
 def test_times_are_safe_up_to_their_limits(changed: dict[str, float], count: int) -> None:
     assert len(guards.faults(replace(guards.DEFAULT, **changed))) == count
+
+
+def test_the_page_about_guardians_names_their_times() -> None:
+    page, times = PAGE.read_text(encoding="utf-8"), guards.DEFAULT
+    letters = {"T": times.promise, "D": times.silence, "W": times.wait, "F": times.fresh}
+    stated = [f"{letter} = {seconds:g} s" for letter, seconds in letters.items()]
+    stated += [f"renews a Lease every {times.renew:g} s", f"virt-controller one every {times.beat:g} s"]
+    assert [each for each in stated if each not in page] == []
 
 
 @pytest.mark.parametrize("text", [None, 5, "", "[]", "{", "[" * 100_000, "x" * 300_000])
