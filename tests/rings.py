@@ -94,7 +94,7 @@ ROWS: Final = (
     _row("cluster/test_autoscaling.py", 60, "apiserver/registry/generic/scaling.py", "controller/reconcilers/replica_sets"),
     _row("cluster/test_bad_days_matrix.py", 45, "controller/reconcilers", "handler/reconcilers", "launcher/main"),
     _row("cluster/test_cloud.py", 150, "launcher/domain", "importer"),
-    _row("cluster/test_contracts.py", 45, "controller/manager", "controller/reconcilers/nodes", "charts"),
+    _row("cluster/test_node_protocol.py", 45, "controller/manager", "controller/reconcilers/nodes", "charts"),
     _row("cluster/test_drain_matrix.py", 80, "controller/evictions", "controller/reconcilers/migrations"),
     _row("cluster/test_disks_and_cards.py", 20, "launcher/domain", "controller/reconcilers/launcher_pods"),
     _row("cluster/test_domain_xml.py", 50, "apiserver/apis/virt/domainxml", "launcher/domain"),

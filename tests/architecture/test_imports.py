@@ -13,7 +13,7 @@ BY_IMPORTLIB = {("apiserver.kubectl.kubeconfig", "kubernetes_asyncio")}
 
 
 def table() -> dict[str, tuple[set[str], set[str]]]:
-    section = sections((ROOT / "docs/development/contracts.md").read_text(encoding="utf-8"))["Imports, package by package"]
+    section = sections((ROOT / "docs/development/interfaces.md").read_text(encoding="utf-8"))["Imports, package by package"]
     rows = [[re.findall(r"`([\w.]+)`", cell) for cell in line.split("|")[1:4]] for line in section.splitlines() if line.startswith("| `")]
     found: dict[str, tuple[set[str], set[str]]] = {name: (set(), set()) for names, _, _ in rows for name in names}
     for names, ours, others in rows:

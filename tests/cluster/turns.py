@@ -16,7 +16,6 @@ ALONE = frozenset(
     for name in (
         "bad_days",
         "bad_days_matrix",
-        "contracts",
         "cuts",
         "drain",
         "drain_matrix",
@@ -31,6 +30,7 @@ ALONE = frozenset(
         "node_certificates",
         "node_certificates_matrix",
         "node_loss",
+        "node_protocol",
         "node_shutdown",
         "non_operational",
         "plugins",

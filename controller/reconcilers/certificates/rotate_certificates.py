@@ -1,4 +1,4 @@
-"""Makes and renews the Secrets listed in docs/development/contracts.md, and writes their authority into the APIService.
+"""Makes and renews the Secrets listed in docs/development/interfaces.md, and writes their authority into the APIService.
 
 Each pass observes, plans (``certificate_plan``) and applies until the plan is empty. It uses none of the certificates, so it works at
 installation and after everything expired.

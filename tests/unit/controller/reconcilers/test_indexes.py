@@ -83,4 +83,4 @@ def test_no_pod_starts_where_its_guest_would_count_as_dead(toleration: dict[str,
     vm = a_vm(tolerations=[toleration])
     found = Informers(NONE, NONE, NONE, NONE, cast(Informer, nodes), NONE, NONE, NONE).fenced_nodes(vm)
     assert found == closed
-    assert scheduling.never_on(vm, {"old": "another contract"}, found) == never
+    assert scheduling.never_on(vm, {"old": "another protocol"}, found) == never

@@ -59,9 +59,9 @@ def test_strangers_are_named_for_a_pod_that_finds_no_node_alone() -> None:
     homeless = a_pod(phase="Pending", node="")
     homeless["status"]["conditions"] = [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "no node"}]
     for pod, told in ((image, False), (homeless, True)):
-        ready = condition(written(plan(seen(vm, pod, incompatible={"node9": "another contract"})))["conditions"], "Ready")
+        ready = condition(written(plan(seen(vm, pod, incompatible={"node9": "another protocol"})))["conditions"], "Ready")
         assert ready is not None
-        assert ("another contract" in ready["message"]) is told
+        assert ("another protocol" in ready["message"]) is told
 
 
 def interrupted(**status: Any) -> dict[str, Any]:

@@ -83,7 +83,7 @@ CASES: dict[Rule, tuple[Observed, str, str]] = {
     start_rules.storage_in_use: (seen(a_machine(), claims_in_use=(InUse("claim", "other"),)), "DisksReady", "DiskInUse"),
     start_rules.network_not_usable: (seen(a_machine(), networks=Found(missing=("default/blue",))), "NetworkReady", "NetworkNotFound"),
     start_rules.handler_not_understood: (
-        seen(a_machine(nodeName="old"), incompatible={"old": "another contract"}),
+        seen(a_machine(nodeName="old"), incompatible={"old": "another protocol"}),
         "Ready",
         "HandlerNotUnderstood",
     ),
@@ -133,7 +133,7 @@ def test_first_obstacle_of_the_table_is_reported() -> None:
         "claims": {"claim": None},
         "claims_in_use": (InUse("claim", "other"),),
         "networks": Found(missing=("default/blue",)),
-        "incompatible": {"ghost": "another contract"},
+        "incompatible": {"ghost": "another protocol"},
         "evidence": GHOST,
         "rested": 1.0,
     }

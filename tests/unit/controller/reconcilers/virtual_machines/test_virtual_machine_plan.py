@@ -1222,8 +1222,8 @@ def test_best_common_cpu_is_chosen_and_recorded_with_the_pod() -> None:
     assert set(selector) == labels
 
 
-def test_nodes_of_another_contract_do_not_affect_the_cpu() -> None:
-    incompatible = {"node1": "another contract", **{f"other{number}": "another contract" for number in range(600)}}
+def test_nodes_of_another_protocol_do_not_affect_the_cpu() -> None:
+    incompatible = {"node1": "another protocol", **{f"other{number}": "another protocol" for number in range(600)}}
     cpu, _ = chosen(a_vm(), incompatible=incompatible)
     assert cpu["model"] == "EPYC-Milan"
 

@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 
 OTHER = node_protocol.VERSION + 1
 MODULE = node_protocol.__name__
-CONFIG_MAP = "another-contract"
+CONFIG_MAP = "another-protocol"
 HANDLER = "virt-handler"
 STAYS, MOVES = "stays", "moves"
 
@@ -41,7 +41,7 @@ def handler_on(system: Kubectl, node: str, *, other_than: str = "") -> Object:
     return found
 
 
-def await_contract(system: Kubectl, node: str, version: str) -> None:
+def await_protocol(system: Kubectl, node: str, version: str) -> None:
     def is_so(lease: Object) -> bool:
         return bool(dig(lease, "metadata", "annotations", node_protocol.ANNOTATION) == version)
 
@@ -56,17 +56,17 @@ def change(system: Kubectl, strategy: dict[str, Any], template: dict[str, Any]) 
     )
 
 
-def of_another_contract(template: dict[str, Any], path: str) -> dict[str, Any]:
+def of_another_protocol(template: dict[str, Any], path: str) -> dict[str, Any]:
     found = copy.deepcopy(template)
     (container,) = found["spec"]["containers"]
     container["command"] = ["python3", "-Iu", "--check-hash-based-pycs", "always", f"/usr/local/bin/{HANDLER}"]
-    container["volumeMounts"].append({"name": "contract", "mountPath": path, "subPath": "node_protocol.py", "readOnly": True})
-    found["spec"]["volumes"].append({"name": "contract", "configMap": {"name": CONFIG_MAP}})
+    container["volumeMounts"].append({"name": "protocol", "mountPath": path, "subPath": "node_protocol.py", "readOnly": True})
+    found["spec"]["volumes"].append({"name": "protocol", "configMap": {"name": CONFIG_MAP}})
     return found
 
 
 @contextmanager
-def speaking_another_contract(system: Kubectl, node: str) -> Iterator[None]:
+def speaking_another_protocol(system: Kubectl, node: str) -> Iterator[None]:
     before, pod = system.api.get("daemonset", HANDLER)["spec"], handler_on(system, node)["metadata"]
     inside = ("exec", pod["name"], "--container", HANDLER, "--")
     path = system(*inside, "python3", "-c", f"import {MODULE} as found; print(found.__file__)").strip()
@@ -75,16 +75,16 @@ def speaking_another_contract(system: Kubectl, node: str) -> Iterator[None]:
     assert other != source
     system.api.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": CONFIG_MAP}, "data": {"node_protocol.py": other}})
     try:
-        change(system, {"type": "OnDelete"}, of_another_contract(before["template"], path))
+        change(system, {"type": "OnDelete"}, of_another_protocol(before["template"], path))
         system.api.delete("pod", pod["name"])
         handler_on(system, node, other_than=pod["uid"])
-        await_contract(system, node, str(OTHER))
+        await_protocol(system, node, str(OTHER))
         yield
     finally:
         change(system, before["updateStrategy"], before["template"])
         system("rollout", "status", f"daemonset/{HANDLER}", "--timeout=300s", timeout=310)
         system.api.delete("configmap", CONFIG_MAP)
-    await_contract(system, node, node_protocol.written())
+    await_protocol(system, node, node_protocol.written())
 
 
 def seen(kubectl: Kubectl, name: str) -> Object:
@@ -123,7 +123,7 @@ def accepted(kubectl: Kubectl, node: str) -> None:
     assert {seen(kubectl, each)["status"]["nodeName"] for each in ("named", "selecting", MOVES)} == {node}
 
 
-def test_node_of_another_contract_gets_no_guests_until_upgraded(kubectl: Kubectl, system: Kubectl, testguest: None) -> None:
+def test_node_of_another_protocol_gets_no_guests_until_upgraded(kubectl: Kubectl, system: Kubectl, testguest: None) -> None:
     kubectl.api.create(counting_vm(STAYS))
     before = {STAYS: kubectl.api.ready("vm", STAYS, timeout=120)}
     node = before[STAYS]["status"]["nodeName"]
@@ -139,7 +139,7 @@ def test_node_of_another_contract_gets_no_guests_until_upgraded(kubectl: Kubectl
             assert len(seen(kubectl, name)["status"]["attempts"]) == len(before[name]["status"]["attempts"])
 
     words = f"node {node} cannot run guests: its virt-handler uses version {OTHER} of the node protocol, but virt-controller uses "
-    with speaking_another_contract(system, node):
+    with speaking_another_protocol(system, node):
         refused(kubectl, node, f"{words}{node_protocol.written()}; upgrade both to the same version")
         go_on()
         assert {name: seen(kubectl, name)["status"]["podName"] for name in before} == {
