@@ -46,7 +46,7 @@ WORKS: Final[Mapping[str, Work]] = {
     "random write, 4 KiB, 16 at a time": Work("random", "write", 4096, 16),
     "random read, 4 KiB, 16 at a time": Work("random", "read", 4096, 16),
 }
-"""Writes come first, so that reads find data."""
+"""Writes come first, so reads find data."""
 
 Readings = dict[str, dict[str, list[Reading]]]
 

@@ -2,7 +2,7 @@
 
 Prints one JSON object per line: operations per second and microseconds of our own processor time for each, with values of 2.5 KB and 16
 callers (``alone``: one). The ways are memory, and etcd through gRPC's own library, grpclib or our client, over mTLS unless the name has
-``clear``. etcd runs without fsync, so that the disk is not measured.
+``clear``. etcd runs without fsync, so the disk is not measured.
 """
 
 import argparse

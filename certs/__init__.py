@@ -10,7 +10,7 @@
 
     contexts: every TLS context of every process
 
-``contexts``, ``reloading``, ``files``, ``peers`` and ``validity`` only use the standard library, so that virt-handler does not load
+``contexts``, ``reloading``, ``files``, ``peers`` and ``validity`` only use the standard library, so virt-handler does not load
 ``cryptography``.
 
 Node certificates live one day (``renewal.Policy``), because nodes are compromised more easily.

@@ -1,4 +1,4 @@
-"""TLS contexts that follow their files, so that renewed certificates need no restart.
+"""TLS contexts that follow their files, so renewed certificates need no restart.
 
 * Certificate, key and authorities belong to one version of the files. An unloadable set (half-written, wrong key) is refused with a
   warning, and the last good one stays.

@@ -106,7 +106,7 @@ class Node:
         await self._mounts.run(pod_uid, begin, f"mount {disk['name']}", after=f"unmount {disk['name']}")
 
     async def unmount_claim(self, pod_uid: str, connection: Connection, disk: Mapping[str, Any]) -> None:
-        """Unmount a disk's claim, image and overlay in a guest's pod, so that no process there uses them. Idempotent.
+        """Unmount a disk's claim, image and overlay in a guest's pod, so no process there uses them. Idempotent.
 
         Raises OSError EBUSY while QEMU uses the disk; also NotTheDevice, StorageHangs or another OSError.
         """

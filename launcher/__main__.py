@@ -84,7 +84,7 @@ def _delete_images(directory: Path) -> int:
 
 
 def _hold(path: Path) -> int:
-    """Listen at the socket ``path`` until SIGTERM, so that virt-handler finds this process and takes a mount of this pod."""
+    """Listen at the socket ``path`` until SIGTERM, so virt-handler finds this process and takes a mount of this pod."""
     import socket
 
     signal.signal(signal.SIGTERM, lambda *_: os._exit(0))

@@ -1,6 +1,6 @@
 """The storage port in memory, with history, but without durability.
 
-Calls yield to the event loop first, so that callers cannot depend on an order that a real store lacks.
+Calls yield to the event loop first, so callers cannot depend on an order that a real store lacks.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from storage.port import (
     Unavailable,
 )
 
-# etcd's defaults (--max-request-bytes, --max-txn-ops), so that both accept the same commits.
+# etcd's defaults (--max-request-bytes, --max-txn-ops), so both accept the same commits.
 MAX_COMMIT_BYTES = 1536 * 1024
 MAX_COMMIT_WRITES = 128
 

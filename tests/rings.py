@@ -158,7 +158,7 @@ class Addition:
 def additions(commit: str, changed: Iterable[str], rows: Sequence[Row] = ROWS) -> list[Addition]:
     """Return the additions to the ring ``test``: modules of changed packages, then the commit's slice.
 
-    Both follow the table's order, from a place given by the commit, so that the next commit gets others. Left out are modules beyond the
+    Both follow the table's order, from a place given by the commit, so the next commit gets others. Left out are modules beyond the
     cap, and a second module that needs the cluster alone, because the whole run waits for it.
 
     Args:

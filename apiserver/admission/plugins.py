@@ -26,7 +26,7 @@ ORDER: Final = (
 )
 """Go's recommended order.
 
-PodRestriction only sees what the cluster's plug-ins admit; quota is last, so that refused requests are not charged.
+PodRestriction only sees what the cluster's plug-ins admit; quota is last, so refused requests are not charged.
 """
 OFF: Final = frozenset({RESOURCE_QUOTA})
 """Go's aggregated servers lack it, and it writes to the cluster."""

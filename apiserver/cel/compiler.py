@@ -310,7 +310,7 @@ def _negate(compiler: Compiler, node: Call, scope: dict[str, int]) -> Code:
 
 
 def _arithmetic(compiler: Compiler, node: Call, scope: dict[str, int]) -> Code:
-    """Compile a chain of one operator as one node, so that long chains do not recurse."""
+    """Compile a chain of one operator as one node, so long chains do not recurse."""
     operands = [node.args[1]]
     left = node.args[0]
     while isinstance(left, Call) and left.function == node.function and left.target is None and len(left.args) == 2:

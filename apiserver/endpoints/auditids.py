@@ -14,7 +14,7 @@ _NUMBERS: Final = count(random.getrandbits(48))
 
 
 def audit_id(given: str) -> str:
-    """Return ``given``, the aggregator's id, so that logs can be joined; if unusable, a new one."""
+    """Return ``given``, the aggregator's id, so logs can be joined; if unusable, a new one."""
     return given if given and len(given) <= _MAX_LENGTH and given.isprintable() else new_id()
 
 

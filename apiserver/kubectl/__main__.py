@@ -1,6 +1,6 @@
 """``kubectl-virt``, which kubectl runs as ``kubectl virt``.
 
-Signals are set up before slow imports, so that Ctrl-C shows no traceback.
+Signals are set up before slow imports, so Ctrl-C shows no traceback.
 """
 
 from __future__ import annotations

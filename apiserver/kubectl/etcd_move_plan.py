@@ -43,13 +43,13 @@ def sums(directory: str) -> str:
 
 
 def retire(suffix: str) -> str:
-    """Return the shell command that renames the source's data, so that etcd never starts with them; ``suffix`` ends the new name."""
+    """Return the shell command that renames the source's data, so etcd never starts with them; ``suffix`` ends the new name."""
     return f"cd {DIRECTORY} && test ! -e {CURRENT} || {BUSYBOX} mv {CURRENT} {CURRENT}.moved-{suffix}"
 
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A move of etcd's data between two nodes, recorded before etcd stops, so that another run can finish it."""
+    """A move of etcd's data between two nodes, recorded before etcd stops, so another run can finish it."""
 
     source: str
     """Label ``kubernetes.io/hostname`` of the node."""

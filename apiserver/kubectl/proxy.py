@@ -1,6 +1,6 @@
 """Serve a machine's stream on a loopback port, for a local program.
 
-The first websocket opens before the program starts, so that the plugin reports the machine's errors. A withdrawn right
+The first websocket opens before the program starts, so the plugin reports the machine's errors. A withdrawn right
 ends everything.
 
 The kubeconfig is loaded again when its credentials are rejected: by a 401, or by a failed connection from a server that

@@ -73,7 +73,7 @@ async def machine(access: Access, name: str) -> Object:
 
 
 def replace_process(command: Sequence[str]) -> int:
-    """Run the program in place of this process, so that the call never returns; raises Failure if it is not on PATH."""
+    """Run the program in place of this process, so the call never returns; raises Failure if it is not on PATH."""
     found = shutil.which(command[0])
     if found is None:
         raise Failure(f"error: {command[0]} is not on PATH: install OpenSSH's client")

@@ -79,7 +79,7 @@ class Assembly:
         return self.synced(), self.peaks.run(), self.chain.deadlines.run()
 
     def not_ready(self) -> None:
-        """Make /readyz fail, so that no new clients come."""
+        """Make /readyz fail, so no new clients come."""
         self.stopping = True
 
 

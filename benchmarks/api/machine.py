@@ -64,7 +64,7 @@ def split() -> tuple[frozenset[int], frozenset[int]]:
 
 
 def place() -> str | None:
-    """Return a directory in memory with 6 GiB free, so that no disk is measured; otherwise None."""
+    """Return a directory in memory with 6 GiB free, so no disk is measured; otherwise None."""
     shared = Path("/dev/shm")
     if shared.is_dir() and shutil.disk_usage(shared).free > 6 << 30:
         return str(shared)

@@ -8,7 +8,7 @@ from typing import Final
 BASE: Final = 1_000
 MANY: Final = 10_000
 ASKED: Final = 64
-"""Objects for single reads and writes: few, so that their SubjectAccessReviews are cached."""
+"""Objects for single reads and writes: few, so their SubjectAccessReviews are cached."""
 
 
 @dataclass(frozen=True)

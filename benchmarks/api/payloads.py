@@ -1,7 +1,7 @@
 """Objects that the benchmark writes: about 4.4 KB with managedFields, mostly annotations.
 
 The load generator replaces ``@NAME@``, ``@SHARD@`` (the name's last two digits) and ``@SEQUENCE@``, which is in an annotation and, if
-possible, in the spec, so that a write changes both.
+possible, in the spec, so a write changes both.
 """
 
 from __future__ import annotations

@@ -282,7 +282,7 @@ async def requests(attack: Attack) -> None:
 
 
 async def bad_tokens(attack: Attack) -> None:
-    """Send different invalid bearer tokens, so that kube-apiserver reviews each."""
+    """Send different invalid bearer tokens, so kube-apiserver reviews each."""
 
     async def work() -> None:
         wire = await attack.connect()

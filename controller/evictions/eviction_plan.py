@@ -200,7 +200,7 @@ def _not_movable(seen: Observed, vm: Object) -> Decision | None:
 def _end(seen: Observed, pod: Object, vm: Object) -> Decision:
     """Allow the eviction, which shuts the guest down.
 
-    The decision's status has ``DisruptionTarget``, so that the machine starts elsewhere whatever its run strategy; None if already set.
+    The decision's status has ``DisruptionTarget``, so the machine starts elsewhere whatever its run strategy; None if already set.
     """
     found = dig_vm(vm, "status", "conditions")
     if is_true(found, conditions.DISRUPTION_TARGET):

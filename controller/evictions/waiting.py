@@ -1,6 +1,6 @@
 """Namespaces with guests that wait for one of the limited migrations, in memory.
 
-Only evictions from a node that is being drained count, so that evicting pods elsewhere delays no other namespace.
+Only evictions from a node that is being drained count, so evicting pods elsewhere delays no other namespace.
 """
 
 from __future__ import annotations

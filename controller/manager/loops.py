@@ -149,7 +149,7 @@ class Subscriber(Reconciler, Protocol):
     """A reconciler that says which changes of which objects enqueue a request."""
 
     def subscribe(self, controller: Controller) -> None:
-        """Subscribe to informers, so that changes enqueue requests in ``controller``."""
+        """Subscribe to informers, so changes enqueue requests in ``controller``."""
         ...
 
 

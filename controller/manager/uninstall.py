@@ -1,7 +1,7 @@
 """Shut down all guests before the chart is removed (``python -m controller.manager.uninstall``, the pre-delete hook).
 
 It deletes VirtualMachineReplicaSets first, because they replace machines; then Migrations, because a migrating guest must arrive before it
-can shut down; then VirtualMachines. If objects or pods are left after ``--timeout-seconds``, it fails, so that Helm removes nothing.
+can shut down; then VirtualMachines. If objects or pods are left after ``--timeout-seconds``, it fails, so Helm removes nothing.
 """
 
 from __future__ import annotations

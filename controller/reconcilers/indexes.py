@@ -142,7 +142,7 @@ class Informers:
         return failed_starts.verdicts(nodes, {node: list(self.vms.by_index(BY_TRIED_NODE, node)) for node in suspects}, now)
 
     def too_many(self, verdicts: Mapping[str, failed_starts.Verdict]) -> bool:
-        """Return whether starts failed on too many nodes, so that they avoid none."""
+        """Return whether starts failed on too many nodes, so they avoid none."""
         return bool(verdicts) and failed_starts.too_many(verdicts, self.nodes.list())
 
     def fenced_nodes(self, vm: Object) -> frozenset[str]:

@@ -27,7 +27,7 @@ MAX_CONDITIONS: Final = 16
 MAX_TEXT: Final = 4096
 """Kubelets truncate termination messages there."""
 MAX_NAME: Final = 254
-"""One more than allowed, so that longer ones stay invalid."""
+"""One more than allowed, so longer ones stay invalid."""
 
 
 def trim_guardian(lease: Object) -> Object:

@@ -72,7 +72,7 @@ class LeaderElector:
     async def run(self, lead: Callable[[], Awaitable[None]]) -> None:
         """Wait until elected, then run ``lead`` while we hold the lease.
 
-        Once ``lead`` has returned, or was stopped by a cancellation, the lease is released, so that the next leader need not wait. Raises
+        Once ``lead`` has returned, or was stopped by a cancellation, the lease is released, so the next leader need not wait. Raises
         LeadershipLost after ``lead`` was stopped; errors of ``lead`` in an exception group.
         """
         await self._acquire()

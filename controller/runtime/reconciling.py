@@ -23,7 +23,7 @@ from controller.runtime.workqueue import WorkQueue
 logger = logging.getLogger(__name__)
 
 RECONCILE_SECONDS: Final = 120.0
-"""A longer pass is cancelled and retried, so that it does not occupy a worker forever."""
+"""A longer pass is cancelled and retried, so it does not occupy a worker forever."""
 TURN_SECONDS: Final = 0.05
 """After passes that never wait, other tasks get a turn of the event loop."""
 MAX_MESSAGE: Final = 1000
@@ -70,7 +70,7 @@ class Observer(Protocol):
 class Controller:
     """A queue of requests with workers that call a reconciler.
 
-    At most ``workers`` passes run at a time. With None, each object has its own worker, so that a launcher in a guest's pod that does not
+    At most ``workers`` passes run at a time. With None, each object has its own worker, so a launcher in a guest's pod that does not
     answer delays no other object.
     """
 

@@ -125,7 +125,7 @@ class Correlator:
         if len(similar.messages) < SIMILAR or occurrence.message in similar.messages:
             similar.messages.add(occurrence.message)
             return occurrence
-        # Without the newest message, so that all further ones count up one Event.
+        # Without the newest message, so all further ones count up one Event.
         return Occurrence(
             occurrence.reference, occurrence.type, occurrence.reason, f"(combined from similar events): {min(similar.messages)}"
         )

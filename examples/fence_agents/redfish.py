@@ -32,7 +32,7 @@ class NoRedirects(urllib.request.HTTPRedirectHandler):
     """Refuses redirects, which could lead to another host or to plain HTTP."""
 
     def redirect_request(self, *_: object) -> None:
-        """Return nothing, so that a redirect counts as an error."""
+        """Return nothing, so a redirect counts as an error."""
 
 
 class Board:

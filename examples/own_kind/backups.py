@@ -83,7 +83,7 @@ class BackupStrategy(Strategy):
             obj.setdefault("spec", {}).setdefault(key, value)
 
     def validate(self, obj: Object) -> list[FieldError]:
-        """Return all errors of the spec, so that users see them at once."""
+        """Return all errors of the spec, so users see them at once."""
         spec, found = obj["spec"], []
         if spec["keep"] < 1:
             found.append(invalid(Path("spec.keep"), spec["keep"], "must be greater than or equal to 1"))

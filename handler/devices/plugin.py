@@ -131,7 +131,7 @@ def advertised(device: Offered, *, offered: bool, fault: str) -> api_pb2.ListAnd
 class Plugin:
     """Serves one device to the kubelet while :meth:`run` runs.
 
-    Without ``offered`` (KVM without acceleration) the resource is registered without devices, so that the node shows 0 instead of an
+    Without ``offered`` (KVM without acceleration) the resource is registered without devices, so the node shows 0 instead of an
     earlier run's number.
     """
 

@@ -128,7 +128,7 @@ class Guardian:
         return decisions.PROBE_SECONDS
 
     async def withdraw(self) -> None:
-        """After :meth:`run`, take the promise back, so that guests may run on without a guardian. Without an answer the deadline stays.
+        """After :meth:`run`, take the promise back, so guests may run on without a guardian. Without an answer the deadline stays.
 
         A seal goes only after the guests that it ended.
         """

@@ -1,6 +1,6 @@
 """The files of this node's identity: ``tls.crt``, ``tls.key``, ``ca.crt`` and the operator's revocations.
 
-Their tmpfs (``/run``), which only root can read, outlives the pod, so that virt-handler can restart without kube-apiserver and
+Their tmpfs (``/run``), which only root can read, outlives the pod, so virt-handler can restart without kube-apiserver and
 virt-controller.
 """
 

@@ -46,7 +46,7 @@ _NOT_IN_THIS_KERNEL: Final = (
 
 
 def is_not_in_this_kernel(said: str) -> bool:
-    """Return whether nft's message means that the kernel lacks a feature, so that retrying is useless."""
+    """Return whether nft's message means that the kernel lacks a feature, so retrying is useless."""
     return any(words in said for words in _NOT_IN_THIS_KERNEL)
 
 

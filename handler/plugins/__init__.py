@@ -1,4 +1,4 @@
 """Plugins: executables that set up guests' networks and storage on the node; docs/plugins.md specifies them.
 
-Their answers are untrusted, so that a plugin's bug does not affect all guests.
+Their answers are untrusted, so a plugin's bug does not affect all guests.
 """

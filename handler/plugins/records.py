@@ -1,4 +1,4 @@
-"""Records of plugins' additions on the node, so that a later process can call ``DEL`` for them.
+"""Records of plugins' additions on the node, so a later process can call ``DEL`` for them.
 
 The files ``<directory>/<uid of the pod>/<kind>-<element>.json`` are in a tmpfs, as additions end with the node's run. Each is written
 before a plugin is called, and again with its answer.

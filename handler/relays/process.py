@@ -114,7 +114,7 @@ class RelayProcess:
         self._starting = asyncio.Lock()
 
     async def start(self) -> None:
-        """Start the process unless it runs, so that the first connection need not wait. Raises OSError."""
+        """Start the process unless it runs, so the first connection need not wait. Raises OSError."""
         async with self._starting:
             if self._control is None:
                 await self._start()

@@ -383,7 +383,7 @@ def _copy(tls: Tls, pod: socket.socket, channel: Channel) -> NoReturn:
 
 
 class _Copying:
-    """Copies both ways. Reads from a side only after the other took the last data, so that slow readers need no memory."""
+    """Copies both ways. Reads from a side only after the other took the last data, so slow readers need no memory."""
 
     def __init__(self, tls: Tls, pod: socket.socket, channel: Channel) -> None:
         self._tls, self._pod, self._channel = tls, pod, channel

@@ -335,7 +335,7 @@ class Migrate:
 
 @dataclass(frozen=True, slots=True)
 class PauseForMigration:
-    """Pauses the guest of an outgoing migration, so that its memory stops changing and all of it can arrive.
+    """Pauses the guest of an outgoing migration, so its memory stops changing and all of it can arrive.
 
     The guest resumes where it is released, or here if it stays. No effect on a paused guest or after the migration.
     """

@@ -26,7 +26,7 @@ class Undecryptable(ValueError):
 
 
 class Provider(Protocol):
-    """Encrypts values. aesgcm and kms authenticate ``about``, the key in etcd, so that values cannot be swapped; others ignore it."""
+    """Encrypts values. aesgcm and kms authenticate ``about``, the key in etcd, so values cannot be swapped; others ignore it."""
 
     @property
     def prefix(self) -> bytes:

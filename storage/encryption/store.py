@@ -40,7 +40,7 @@ class EncryptedStorage:
         self._epoch = 0
 
     def use(self, chain_of: ChainOf) -> None:
-        """Use other keys. If values were undecryptable, end watches (Compacted), so that clients read again."""
+        """Use other keys. If values were undecryptable, end watches (Compacted), so clients read again."""
         self._chain_of = chain_of
         if self._failed:
             self._failed = False

@@ -87,7 +87,7 @@ class Endpoint:
             link.leave()
 
     def _block(self, method: str, *, times_out: bool = True) -> bytes:
-        # The server may give up slightly later, so that all calls share the block.
+        # The server may give up slightly later, so all calls share the block.
         metadata = (_REQUIRE_LEADER, *([("grpc-timeout", f"{int(self._timeout_seconds * 1000) + 100}m")] if times_out else []))
         scheme, authority = ("https" if self._tls else "http"), self._server_name or urlsplit(self.url).netloc
         return headers.request(f"/{method}", scheme=scheme, authority=authority, metadata=metadata)

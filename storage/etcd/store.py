@@ -41,7 +41,7 @@ class Settings:
     """URLs, ``https`` exactly if ``tls`` is given."""
     tls: Tls | None = None
     prefix: str = ""
-    """Before every key, so that servers can share an etcd."""
+    """Before every key, so servers can share an etcd."""
     timeout_seconds: float = 5.0
     """Per call, including the wait for a connection."""
 

@@ -1,6 +1,6 @@
 """Prohibitions of CONTRIBUTING.md that ruff and mypy do not check.
 
-Places are named by package, module and function, so that they may move.
+Places are named by package, module and function, so they may move.
 """
 
 from __future__ import annotations

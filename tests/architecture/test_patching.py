@@ -15,7 +15,7 @@ import pytest
 from tests.architecture.test_structure import ROOT
 
 PATCHES: Final = {
-    "component/apiserver/conftest.py": 1,  # replaced objects stay decoded, so that it detects changes
+    "component/apiserver/conftest.py": 1,  # replaced objects stay decoded, so it detects changes
     "component/handler/test_planted_faults.py": 1,  # unexpected faults in any part
     "fakes/pod.py": 1,  # the pod's file system: otherwise a parameter of every module of virt-launcher
 }

@@ -32,7 +32,7 @@ class Plugin:
         return _only(r"--set-json \S+", self.removal)
 
     def helm_is_that_of(self, other: Plugin) -> bool:
-        """Return whether both READMEs' helm commands are equal except --set and --set-json, so that one upgrade does both."""
+        """Return whether both READMEs' helm commands are equal except --set and --set-json, so one upgrade does both."""
         return (self.names.replace(self.named, ""), _helm(self.removal).replace(self.unnamed, "")) == (
             other.names.replace(other.named, ""),
             _helm(other.removal).replace(other.unnamed, ""),

@@ -1,4 +1,4 @@
-"""Guests that count, so that a paused or rebooted one shows."""
+"""Guests that count, so a paused or rebooted one shows."""
 
 from __future__ import annotations
 

@@ -155,7 +155,7 @@ def adopts(sets: Sets) -> Any:
 
 
 def releases(sets: Sets) -> Any:
-    """Relabel a replica, so that the set releases and replaces it, then restore the label; return its ownerReferences in between."""
+    """Relabel a replica, so the set releases and replaces it, then restore the label; return its ownerReferences in between."""
     sets.create(2)
     first, _ = sets.settled(2)
     sets.label(name_of(first), "debug")

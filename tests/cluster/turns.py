@@ -45,7 +45,7 @@ ALONE = frozenset(
 class Turn:
     """A shared or exclusive file lock on the cluster for one test module at a time.
 
-    A second file queues those that wait, so that none overtakes one that waits for exclusive use.
+    A second file queues those that wait, so none overtakes one that waits for exclusive use.
     """
 
     def __init__(self, lock: Path, alone: Collection[str] = ALONE) -> None:

@@ -1,6 +1,6 @@
 """A key management service (version 2 of Kubernetes' plug-in API) with gRPC's own library.
 
-It "encrypts" by an exclusive or with the digest of its key's name, so that tests can read the result.
+It "encrypts" by an exclusive or with the digest of its key's name, so tests can read the result.
 """
 
 import hashlib

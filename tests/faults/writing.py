@@ -20,7 +20,7 @@ MERGE: Final = "application/merge-patch+json"
 
 
 class Writer:
-    """Creates, updates, patches and deletes a few VMs, so that labels and objects come and go."""
+    """Creates, updates, patches and deletes a few VMs, so labels and objects come and go."""
 
     def __init__(self, session: aiohttp.ClientSession, url: str, random: Random) -> None:
         self._session = session

@@ -37,7 +37,7 @@ class TypedObjects(Plugin):
         return _dug if fullname == DIG else None
 
     def get_additional_deps(self, file: MypyFile) -> list[tuple[int, str, int]]:
-        """Return the types' module as a dependency of a file that imports from ``KINDS``, so that mypy rechecks it after changes."""
+        """Return the types' module as a dependency of a file that imports from ``KINDS``, so mypy rechecks it after changes."""
         reads = any(each.id == KINDS for each in file.imports if isinstance(each, ImportFrom))
         return [(_PRIORITY, TYPED, -1)] if reads else []
 

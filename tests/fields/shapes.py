@@ -14,7 +14,7 @@ from tests.fields.schema import COPIED, Schema, definitions, resolved, scalar, w
 
 FILE: Final = Path(__file__).parents[2] / "apiserver/apis/virt/structure.json"
 GROWING: Final = frozenset({("Operation", "action"), ("DeviceStatus", "kind")})
-"""Statuses take new words in later versions: any text is sound, so that an older process still sees the machine."""
+"""Statuses take new words in later versions: any text is sound, so an older process still sees the machine."""
 _NAMES: Final = {"quantity": "amount"}
 
 

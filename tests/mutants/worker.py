@@ -89,7 +89,7 @@ class Forking:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_cmdline_main(self) -> int | None:
-        """Serve requests, and return 0; in each forked child return None, so that pytest runs the tests there."""
+        """Serve requests, and return 0; in each forked child return None, so pytest runs the tests there."""
         self.is_reached = True
         if self._module in sys.modules:
             self.answer(outcome="broken", output=f"{self._module} is imported by a conftest.py or by pytest's plugins")

@@ -1,4 +1,4 @@
-"""Generated expressions: typed, so that most are valid, with occasional mistakes."""
+"""Generated expressions: typed, so most are valid, with occasional mistakes."""
 
 from __future__ import annotations
 

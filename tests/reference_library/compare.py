@@ -102,7 +102,7 @@ class Both:
         return converted and any(each in answer.error for each in lists)
 
     def _asked(self, op: str, live: Any, body: Json, by: str, subresource: str) -> Answer:
-        """Return Go's answer; ask again until no second of the clock began meanwhile, so that both sides write equal times."""
+        """Return Go's answer; ask again until no second of the clock began meanwhile, so both sides write equal times."""
         while True:
             answer = self._reference.ask(
                 op=op,

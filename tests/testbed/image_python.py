@@ -1,4 +1,4 @@
-"""The Python of virt-api's image, to run this machine's sources, so that benchmarks measure what users install.
+"""The Python of virt-api's image, to run this machine's sources, so benchmarks measure what users install.
 
 One compiled for development may be a quarter slower.
 """

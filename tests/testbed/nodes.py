@@ -218,7 +218,7 @@ disabled_plugins = ["io.containerd.internal.v1.opt"]
 
 
 def cni_configuration(node: layout.Node) -> dict[str, object]:
-    # The list of addresses is in /run, so that it ends with the pods when the node is recreated.
+    # The list of addresses is in /run, so it ends with the pods when the node is recreated.
     ranges = [[{"subnet": each}] for each in node.pod_cidrs]
     addresses = {"type": "host-local", "dataDir": "/run/cni", "ranges": ranges, "routes": [{"dst": "0.0.0.0/0"}, {"dst": "::/0"}]}
     bridge = {"type": "bridge", "bridge": "cni0", "isGateway": True, "ipMasq": False, "hairpinMode": True, "ipam": addresses}

@@ -19,7 +19,7 @@ def make() -> None:
         pins = str(installing.PINS)
         installing.run("--link-mode=hardlink", "--require-hashes", "--requirement", pins, "--build-constraints", pins, python=_PYTHON)
     with progress.step("Install this project and its commands"):
-        # Its build backend is one of the pinned packages, so that nothing newer is fetched.
+        # Its build backend is one of the pinned packages, so nothing newer is fetched.
         installing.run("--no-build-isolation", "--no-deps", "--editable", str(layout.REPOSITORY), python=_PYTHON)
 
 

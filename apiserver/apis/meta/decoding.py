@@ -64,7 +64,7 @@ def read(model: type[BaseModel], obj: dict[str, Any]) -> tuple[tuple[str, ...], 
 def prune(model: type[BaseModel], obj: dict[str, Any]) -> None:
     """Remove what the model refuses from ``obj``, in place: unknown fields and wrong values. Required fields may be missing afterwards.
 
-    An item that should be an object becomes an empty one, so that others keep their positions; any other refused item removes its list.
+    An item that should be an object becomes an empty one, so others keep their positions; any other refused item removes its list.
     ``metadata``, ``apiVersion`` and ``kind`` stay.
 
     Raises:

@@ -126,7 +126,7 @@ class _Patching:
         if id(container) in self._own:
             return container
         copied = container.copy()
-        self._own[id(copied)] = copied  # kept, so that no other object gets its id
+        self._own[id(copied)] = copied  # kept, so no other object gets its id
         return copied
 
 

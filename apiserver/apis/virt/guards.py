@@ -77,7 +77,7 @@ class Promise:
     """The content of a guardian's Lease."""
 
     serial: str = ""
-    """Identifies this write, so that the guardian recognizes it in a later read after no answer."""
+    """Identifies this write, so the guardian recognizes it in a later read after no answer."""
     boot: str = ""
     pods: tuple[str, ...] = ()
     """Uids of pods with processes of guests, now or in the last minutes."""

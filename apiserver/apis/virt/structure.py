@@ -1,6 +1,6 @@
 """Checks our kinds' structure for processes that read plain JSON. Errors are sentences with the path.
 
-``make fields`` writes the shapes of ``spec`` and ``status`` to ``structure.json``, so that pydantic is not imported. Shapes without a model
+``make fields`` writes the shapes of ``spec`` and ``status`` to ``structure.json``, so pydantic is not imported. Shapes without a model
 are here: metadata, and the affinity that virt-controller reads.
 """
 

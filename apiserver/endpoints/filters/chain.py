@@ -5,7 +5,7 @@
     request ─▶ audit id, attributes ─▶ ready? ─▶ authentication ─▶ origin ─▶ impersonation ─▶ limits
     ─▶ authorization ─▶ deadline ─▶ application
 
-Authorization precedes routing, so that users without rights cannot learn which resources exist.
+Authorization precedes routing, so users without rights cannot learn which resources exist.
 """
 
 from __future__ import annotations

@@ -114,7 +114,7 @@ class Mode:
                 return True
 
     def requestor(self, user: User) -> User:
-        """Return the user to authorize; associated-node keeps only the keys of ``extra``, so that a DaemonSet's pods share answers."""
+        """Return the user to authorize; associated-node keeps only the keys of ``extra``, so a DaemonSet's pods share answers."""
         if self.name != "associated-node":
             return user
         return User(user.name, user.groups, user.uid, {_NODE_KEYS: tuple(sorted(user.extra))})

@@ -40,7 +40,7 @@ class TokenCounts:
 
 
 class TokenReview:
-    """Validates tokens by TokenReview, cached by hash, so that no token stays in memory."""
+    """Validates tokens by TokenReview, cached by hash, so no token stays in memory."""
 
     def __init__(
         self, client: Client, answered: Answered = uncounted, counts: TokenCounts | None = None, *, seconds: float = SECONDS

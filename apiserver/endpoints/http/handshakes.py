@@ -1,7 +1,7 @@
 """Order and limit TLS handshakes and the resulting connections.
 
 Each handshake costs a signature for an unknown client. So they take turns (:mod:`~.turns`), started ones first, and
-:mod:`~.caps` limits them and connections without certificate. Verified clients count by certificate, so that others
+:mod:`~.caps` limits them and connections without certificate. Verified clients count by certificate, so others
 cannot displace them.
 """
 

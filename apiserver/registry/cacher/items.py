@@ -43,7 +43,7 @@ class Item:
         """Stored in an old form (key or version): the next write renews it, even without change."""
         self.labels_at = labels_at
         self.fields: Mapping[str, str] | None = None
-        """Selectable fields; kept by the first selection that reads them, so that further ones do not decode the object."""
+        """Selectable fields; kept by the first selection that reads them, so further ones do not decode the object."""
         self._object = HubObject(obj) if obj is not None else None
         if obj is not None:
             _keep_warm(self)

@@ -42,7 +42,7 @@ def _foreground(present: list[str], options: DeleteOptions) -> bool:
 
 
 def mark(obj: Object, options: DeleteOptions, now: datetime) -> bool:
-    """Mark ``obj`` in place as being deleted; return True if it has no finalizers, so that the caller can remove it at once.
+    """Mark ``obj`` in place as being deleted; return True if it has no finalizers, so the caller can remove it at once.
 
     If it is marked already, change at most the garbage collector's finalizers.
     """

@@ -80,7 +80,7 @@ class CreatingVerb:
     """In the group and version of the resource."""
 
     def name_for_id(self, obj: Object, body: Object) -> str:
-        """Return the object's name by the ``id`` in ``body``, so that a repeated call finds it; empty without an id."""
+        """Return the object's name by the ``id`` in ``body``, so a repeated call finds it; empty without an id."""
         del obj, body
         return ""
 

@@ -20,7 +20,7 @@ def trust_config(client: Client, namespace: str) -> Informer:
 
 
 class RevokedNodes:
-    """Current revocations. :meth:`is_revoked` raises until they are loaded, so that a restart reinstates no node."""
+    """Current revocations. :meth:`is_revoked` raises until they are loaded, so a restart reinstates no node."""
 
     def __init__(self, config: Informer) -> None:
         self._config = config

@@ -23,7 +23,7 @@ class SetPassword(RelayedVerb):
     """The verb that sets a user's password in the guest."""
 
     def __init__(self, handlers: Handlers | None, seconds: float = noderead.SECONDS) -> None:
-        """``handlers``: None in development, so that :meth:`act` raises Conflict."""
+        """``handlers``: None in development, so :meth:`act` raises Conflict."""
         self._handlers = handlers
         self._seconds = seconds
         self._waiting = reads.Waiting()

@@ -1,6 +1,6 @@
 """The sidecar that logs the first serial port: it copies virt-launcher's pipe to its output, and ends after virt-launcher.
 
-Limits equal requests, so that it changes no pod's QoS class.
+Limits equal requests, so it changes no pod's QoS class.
 """
 
 from __future__ import annotations

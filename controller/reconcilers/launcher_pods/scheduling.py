@@ -20,7 +20,7 @@ _PASSED_ON: Final = ("topologySpreadConstraints", "priorityClassName", "schedule
 STAYS: Final[tuple[Object, ...]] = tuple(
     {"key": f"node.kubernetes.io/{each}", "operator": "Exists", "effect": "NoExecute"} for each in ("not-ready", "unreachable")
 )
-"""Without a time limit, so that Kubernetes does not shut down the guests of a node that is only cut off.
+"""Without a time limit, so Kubernetes does not shut down the guests of a node that is only cut off.
 
 By default, it deletes pods after 300 s (admission plug-in DefaultTolerationSeconds), and the kubelet ends them when the node is back."""
 BOUND: Final[Object] = {"key": node_states.NON_OPERATIONAL_TAINT, "operator": "Exists", "effect": "NoSchedule"}
@@ -84,7 +84,7 @@ def tolerations(vm: Object, placement: Placement) -> list[Object]:
 
 
 def tolerates_fence(vm: Object) -> bool:
-    """Return whether the machine's tolerations match the taint ``out-of-service``, so that it does not keep the machine's pods away.
+    """Return whether the machine's tolerations match the taint ``out-of-service``, so it does not keep the machine's pods away.
 
     The machine may be invalid.
     """

@@ -88,7 +88,7 @@ def place_left(migration: Object, now: datetime) -> float | None:
 
 
 def is_overdue(migration: Object, now: datetime) -> bool:
-    """Return whether the time of :func:`place_left` has passed, so that another migration can have the place."""
+    """Return whether the time of :func:`place_left` has passed, so another migration can have the place."""
     left = place_left(migration, now)
     return left is not None and left <= 0
 

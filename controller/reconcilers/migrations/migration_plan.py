@@ -124,7 +124,7 @@ def relies_on_node(migration: Object, vm: Object | None, source: Object | None) 
 
 
 def begins(actions: tuple[Action, ...]) -> bool:
-    """Return whether the actions create the target pod, so that the migration's policy is needed."""
+    """Return whether the actions create the target pod, so the migration's policy is needed."""
     return any(isinstance(each, CreatePod) for each in actions)
 
 

@@ -3,11 +3,11 @@
 A Migration begins when it gets a target pod. The number in progress is limited per source node and in the cluster, which share the network.
 Order of the waiting ones:
 
-1. the oldest that has waited for ``AGED_SECONDS``, unless another such one is in progress, so that none waits forever;
+1. the oldest that has waited for ``AGED_SECONDS``, unless another such one is in progress, so none waits forever;
 2. guests on a node that is being drained, if their pods were evicted or are outdated (eviction creates no second Migration for those);
 3. the others by ``spec.priority``; within a priority the namespaces take turns, the oldest Migration of each first.
 
-Exceptions, so that a tenant cannot block the queue:
+Exceptions, so a tenant cannot block the queue:
 
 - A tenant can request nodes that do not exist. After ``PLACE_SECONDS`` a migration without a node does not count for (2).
 - After ``LONG_SECONDS``, as of a guest that keeps writing, a migration outside a drain counts neither for (2) nor for other namespaces.

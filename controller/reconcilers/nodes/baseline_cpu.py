@@ -32,7 +32,7 @@ _MAX_TEXT: Final = 300
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The chosen CPU, or a message why there is none, so that guests have the CPU of their node."""
+    """The chosen CPU, or a message why there is none, so guests have the CPU of their node."""
 
     chosen: Chosen | None
     message: str = ""

@@ -25,7 +25,7 @@ TRIAL: Final = "Trial"
 OPERATIONAL: Final = "Operational"
 MANY: Final = "MostNodesFail"
 NAMESPACES: Final = 2
-"""Least number of namespaces of the machines that failed, so that no user of one namespace causes the taint."""
+"""Least number of namespaces of the machines that failed, so no user of one namespace causes the taint."""
 _UNTAINTED: Final = "; it is not tainted, because most nodes with virt-handler are non-operational"
 _OF_ONE: Final = "; it is not tainted, because these machines are in one namespace"
 _SHARED: Final = "; starts do not avoid it, because they fail on most nodes"

@@ -44,7 +44,7 @@ class NonOperationalNodes:
         self._reports = reports
         self._effect = effect
         self._verdicts = Shared[Verdicts](elapsed, shared_seconds)
-        self._settle_seconds = 1.5 * shared_seconds  # after an event, so that the shared verdicts include it
+        self._settle_seconds = 1.5 * shared_seconds  # after an event, so the shared verdicts include it
 
     def subscribe(self, controller: Controller) -> None:
         """Enqueue a node after failed starts, its repair, a changed taint, and if it is marked when virt-controller starts.

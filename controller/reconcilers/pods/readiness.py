@@ -6,7 +6,7 @@ migration's end, because connections can wait, but a Service without a ready pod
 deletion ends its connections.
 
 A migration's source, which forwards connections for a few seconds, stays True until the target pod is ready or the source's
-virt-launcher ends, so that a Service always has one of the two.
+virt-launcher ends, so a Service always has one of the two.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def has_gate(pod: Object) -> bool:
 
 
 def plan(vm: Object, pods: Iterable[Object], now: datetime) -> tuple[SetPodCondition, ...]:
-    """Return the changed conditions for the pods' readiness gate, True ones first, so that a pod is soon ready; none in phase Unknown."""
+    """Return the changed conditions for the pods' readiness gate, True ones first, so a pod is soon ready; none in phase Unknown."""
     if phases.phase_of(vm) == phases.UNKNOWN:
         return ()  # Kubernetes removes pods of an unreachable node from Services
     alive = [pod for pod in pods if liveness.may_run(pod)]

@@ -76,7 +76,7 @@ def of_set(replica_set: Object, machines: Iterable[Object]) -> Membership:
 def controller_of_vm(vm: Object) -> list[str | Orphans]:
     """Return a machine's key in the index of controllers: the controller's uid, or its namespace's orphans.
 
-    A machine with malformed metadata has none, so that it disturbs no set.
+    A machine with malformed metadata has none, so it disturbs no set.
     """
     owners = dig(vm, "metadata", "ownerReferences") or []  # untyped: it may be malformed
     if not isinstance(owners, list) or not all(isinstance(each, dict) for each in owners) or structure.of_metadata(vm):

@@ -1,6 +1,6 @@
 """The loop for VirtualMachineReplicaSets: gather, plan, apply.
 
-A plan of the informers' copies only says whether there is something to do. The writes follow from virt-api's list of machines, so that no
+A plan of the informers' copies only says whether there is something to do. The writes follow from virt-api's list of machines, so no
 watch event creates a machine too many.
 """
 
@@ -47,7 +47,7 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 _FIRST_BATCH: Final = 1
-"""Each further batch doubles, so that a refusal for all is asked for only once."""
+"""Each further batch doubles, so a refusal for all is asked for only once."""
 _DELETED_AT_ONCE: Final = 16
 
 

@@ -4,7 +4,7 @@ Migrations of the lowest priority move guests. They are created only if they can
 so that they delay no user's migration or drain. Deleted Migrations count.
 
 A failed one is repeated after ``FIRST_PAUSE_SECONDS``, doubled for each further failure; after a cancelled one the delay is the longest.
-Namespaces take turns, and within one those with the fewest attempts go first, so that an immovable guest or a tenant who rewrites pods'
+Namespaces take turns, and within one those with the fewest attempts go first, so an immovable guest or a tenant who rewrites pods'
 images delays no other. A guest that was moved but is in an outdated pod again stays, because something in the cluster changes images.
 """
 

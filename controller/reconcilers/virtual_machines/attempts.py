@@ -41,7 +41,7 @@ def is_handled(vm: Object) -> bool:
 
 
 def is_stopped(vm: Object) -> bool:
-    """True if virt-controller requested the end of the newest attempt, so that its end is not a failure."""
+    """True if virt-controller requested the end of the newest attempt, so its end is not a failure."""
     return bool(power.newest_attempt(vm).get("stopTime"))
 
 

@@ -1,6 +1,6 @@
 """Warnings of disks that are larger than their claims. Pure.
 
-Much storage enforces no size, until it is full for all its users. DisksReady names such a disk, so that one Event warns of it.
+Much storage enforces no size, until it is full for all its users. DisksReady names such a disk, so one Event warns of it.
 """
 
 from __future__ import annotations

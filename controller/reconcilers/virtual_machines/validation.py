@@ -9,7 +9,7 @@ from apiserver.apis.virt import structure
 def validate_virtual_machine(vm: Object) -> tuple[str, ...]:
     """Return the faults of a VirtualMachine as sentences with the field path; empty if valid.
 
-    Only the metadata of a machine that is being deleted matters, so that another fault cannot block the deletion.
+    Only the metadata of a machine that is being deleted matters, so another fault cannot block the deletion.
     """
     return structure.of_metadata(vm) if is_deleting(vm) else structure.of_virtual_machine(vm)
 

@@ -101,7 +101,7 @@ def figures(report: messages.MigrationStatus, now: datetime) -> Object:
 
 
 def at_end(report: messages.MigrationStatus | None, now: datetime, before: Mapping[str, Any] | None = None) -> dict[str, Object]:
-    """Return the final status' member ``progress``; an empty dict without statistics, so that the last ones stay.
+    """Return the final status' member ``progress``; an empty dict without statistics, so the last ones stay.
 
     ``before``: the present ``status.progress``; it includes copied disks, and the target's report only memory.
     """

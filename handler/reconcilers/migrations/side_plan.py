@@ -205,7 +205,7 @@ TargetPlan: TypeAlias = tuple[TargetAction, ...]
 
 
 def is_under_way(migration: Mapping[str, Any]) -> bool:
-    """Return whether data of the guest, or the report that it left, may be on its way, so that virt-handler should not end now."""
+    """Return whether data of the guest, or the report that it left, may be on its way, so virt-handler should not end now."""
     return phases.phase_of(migration) == phases.RUNNING and not migration_attempts.is_reported(migration)
 
 

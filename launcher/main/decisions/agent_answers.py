@@ -16,7 +16,7 @@ from apiserver.apis.meta.objects import Object
 from apiserver.apis.virt.spec import guestinfo
 
 MAX_LOOKED_AT: Final = 128
-"""More than a list's limit, so that an excess is noticed."""
+"""More than a list's limit, so an excess is noticed."""
 MAX_LINES: Final = 2048
 
 

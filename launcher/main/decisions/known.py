@@ -136,7 +136,7 @@ def destroying(known: Known) -> Known:
 
 
 def ended(known: Known, kind: messages.EndingKind, message: str, now: float, *, image_used: bool = False) -> Known:
-    """Return the state after the domain's run ended, so that the pod must end; an earlier ending stays.
+    """Return the state after the domain's run ended, so the pod must end; an earlier ending stays.
 
     ``image_used``: the image to resume from was used before.
     """

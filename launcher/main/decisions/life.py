@@ -98,7 +98,7 @@ class Run:
     """Facts about a run, for its ending."""
 
     ran: bool = False
-    """The guest's processors may have run, here or in the pod it came from, so that data could be lost."""
+    """The guest's processors may have run, here or in the pod it came from, so data could be lost."""
     asked_to_stop: bool = False
     destroyed: bool = False
     ignored_seconds: float = 0.0
@@ -145,7 +145,7 @@ def exit_code(ending: messages.Ending | None) -> int:
 
 
 def lingers(ending: messages.Ending | None) -> bool:
-    """Return whether the guest migrated away, so that the pod stays for some time: connections may still come."""
+    """Return whether the guest migrated away, so the pod stays for some time: connections may still come."""
     return ending is not None and ending.kind == "migrated"
 
 

@@ -165,14 +165,14 @@ def _require_relay_of_disks(machine: messages.Machine, doing: str, *, relays_dis
 
 
 def is_to_abort(known: Known, uid: str) -> bool:
-    """Return whether this migration is outgoing and runs, so that libvirt must abort it. Raises RequestRefused if it is not the pod's."""
+    """Return whether this migration is outgoing and runs, so libvirt must abort it. Raises RequestRefused if it is not the pod's."""
     if known.status.migration_of(uid) is None:
         raise RequestRefused("Conflict", "this pod does not take part in this migration")
     return known.leaving is not None and known.leaving.uid == uid
 
 
 def is_to_pause(known: Known, uid: str) -> bool:
-    """Return whether this outgoing migration still runs, so that its guest must be paused. Raises RequestRefused if it is not one."""
+    """Return whether this outgoing migration still runs, so its guest must be paused. Raises RequestRefused if it is not one."""
     migration = known.status.migration_of(uid)
     if migration is None or migration.direction != "outgoing":
         raise RequestRefused("Conflict", "this migration does not leave this pod")

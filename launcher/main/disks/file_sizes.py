@@ -1,6 +1,6 @@
 """Checks access to disk files before a start, and grows them to the size that QEMU and the machine need.
 
-Only the pod with the guest grows files, by a hole at the end, so that a migration's target finds them unchanged.
+Only the pod with the guest grows files, by a hole at the end, so a migration's target finds them unchanged.
 """
 
 from __future__ import annotations

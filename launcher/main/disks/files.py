@@ -85,7 +85,7 @@ def require_plugged(specification: Mapping[str, Any], found: Mapping[str, Found]
 
 
 def remove_overlay(name: str) -> None:
-    """Remove the overlay of a disk that the guest gave back, so that a disk of this name is blank again. Idempotent. Raises OSError."""
+    """Remove the overlay of a disk that the guest gave back, so a disk of this name is blank again. Idempotent. Raises OSError."""
     origin = Origin(name, PurePosixPath(), image=False, read_only=False, overlaid=True)
     for each in (origin.plugged_overlay, origin.overlay):
         Path(str(each)).unlink(missing_ok=True)

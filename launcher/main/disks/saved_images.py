@@ -137,7 +137,7 @@ def checked(uid: str, image_id: str, digest: str, root: Path) -> tuple[Path, str
 
 
 def mark_used(image: Path) -> None:
-    """Rename the image to its mark of use, durably, so that no guest is resumed from it again."""
+    """Rename the image to its mark of use, durably, so no guest is resumed from it again."""
     image.rename(image.with_suffix(USED))
     _sync(image.parent)
 

@@ -1,4 +1,4 @@
-"""Sends made disks to a migration's target, so that the guest finds the same bytes there."""
+"""Sends made disks to a migration's target, so the guest finds the same bytes there."""
 
 from __future__ import annotations
 

@@ -107,7 +107,7 @@ class Migrations:
                 self._tasks.create_task(self._run_outgoing(self._outgoing))
 
     async def pause(self, uid: str) -> None:
-        """Pause the guest of this outgoing migration, so that it arrives; no effect after the migration. Raises RequestRefused."""
+        """Pause the guest of this outgoing migration, so it arrives; no effect after the migration. Raises RequestRefused."""
         if not requests.is_to_pause(self._record.known, uid) or self._outgoing is None:
             return
         with requests.errors_refused():

@@ -151,7 +151,7 @@ class OutgoingMigration:
         await self._hypervisor.abort_job(self._name)
 
     async def pause(self) -> None:
-        """Pause a running guest, so that it arrives; no effect after the migration. After HypervisorError, it may be paused."""
+        """Pause a running guest, so it arrives; no effect after the migration. After HypervisorError, it may be paused."""
         async with self._pausing:
             seen = None if self._over else await self._hypervisor.observe(self._name)
             if seen is None or seen.state is not State.RUNNING:

@@ -22,7 +22,7 @@ def look(specification: Mapping[str, Any]) -> tuple[int, ...]:
 
 
 def in_order(processors: Collection[int], topology: Path = TOPOLOGY) -> tuple[int, ...]:
-    """Return processors sorted by NUMA node and core, so that siblings are adjacent."""
+    """Return processors sorted by NUMA node and core, so siblings are adjacent."""
     node = nodes(processors, topology)
     return tuple(sorted(processors, key=lambda processor: (node[processor], *_place(topology / f"cpu{processor}/topology"), processor)))
 

@@ -19,7 +19,7 @@ class ConsolePipe:
         """Make the pipe. Raises OSError."""
         with contextlib.suppress(FileExistsError):
             os.mkfifo(path, 0o600)
-        self._pipe = os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)  # reading as well, so that it opens without a reader
+        self._pipe = os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)  # reading as well, so it opens without a reader
 
     def write(self, data: bytes) -> None:
         """Append the guest's output, as far as there is room."""

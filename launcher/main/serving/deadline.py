@@ -1,6 +1,6 @@
 """Ends this pod after the deadline of the node's guardian, even if the guardian does not run: the second killer.
 
-virt-handler passes a descriptor of the guardian's file. A thread reads it, so that nothing that hangs in this process delays the end.
+virt-handler passes a descriptor of the guardian's file. A thread reads it, so nothing that hangs in this process delays the end.
 """
 
 from __future__ import annotations

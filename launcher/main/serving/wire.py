@@ -87,7 +87,7 @@ class Server:
 
     async def _serve(self, requests: asyncio.TaskGroup, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if len(self._connections) >= MAX_CONNECTIONS:
-            next(iter(self._connections)).abort()  # the oldest, so that dead connections block no new one
+            next(iter(self._connections)).abort()  # the oldest, so dead connections block no new one
         connection = _Connection(writer, self._status, self._send_seconds)
         self._connections[connection] = None
         self._deserted.clear()

@@ -71,7 +71,7 @@ def answer_in(frame: bytes) -> message.Request | None:
 
 @pytest.fixture
 async def world(pod: Pod, program: Path, test_guest: guest.Guest, tmp_path: Path) -> AsyncIterator[World]:
-    """Yield a World with a launcher that prepares for a migration, so that no QEMU holds the tap."""
+    """Yield a World with a launcher that prepares for a migration, so no QEMU holds the tap."""
     (interface,) = await setup.Networks().prepare(VM, "", pod.launcher)
     launcher = pod.inside(lambda: sandbox.Launcher(program, tmp_path / "pod", test_guest))
     with sandbox.killed_afterwards([launcher]):

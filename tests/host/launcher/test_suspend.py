@@ -145,7 +145,7 @@ def test_pod_killed_while_it_saves_leaves_nothing_usable(start: Start, saves: Pa
 
 @pytest.mark.parametrize("seconds", [0.2, 0.5, 0.8])
 def test_pod_killed_while_it_resumes_leaves_image_or_mark(start: Start, saves: Path, seconds: float) -> None:
-    """The moment is not exact; at each one both must hold, so that no memory is used twice."""
+    """The moment is not exact; at each one both must hold, so no memory is used twice."""
     image, (boot, commands) = suspended(start)
     pod = start()
     with pod.client() as client:

@@ -48,7 +48,7 @@ def side(tmp_path: Path) -> Side:
 
 
 def handshake(server: ssl.SSLContext, client: ssl.SSLContext, name: str | None = "virt-handler") -> tuple[ssl.SSLObject, ssl.SSLObject]:
-    """Do a TLS handshake and send a byte, so that the server has verified a client of TLS 1.3; return server's and client's end."""
+    """Do a TLS handshake and send a byte, so the server has verified a client of TLS 1.3; return server's and client's end."""
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
     ends = (
         server.wrap_bio(to_server, to_client, server_side=True),

@@ -36,7 +36,7 @@ def types(document: Json) -> dict[tuple[str, str], Atom]:
 
 
 class _Builder:
-    """Types by component name, each built once, so that they may be recursive."""
+    """Types by component name, each built once, so they may be recursive."""
 
     def __init__(self, schemas: Mapping[str, Json]) -> None:
         self.schemas = schemas

@@ -42,7 +42,7 @@ class Verdict:
     """Number of these machines' namespaces; a user may have only one."""
 
     def is_on_trial(self, now: datetime) -> bool:
-        """Return whether the pause is over, so that one start at a time may go to the node."""
+        """Return whether the pause is over, so one start at a time may go to the node."""
         return now >= self.until
 
     def message(self) -> str:

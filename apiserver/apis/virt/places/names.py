@@ -84,7 +84,7 @@ def _suffix(*parts: str) -> str:
 
 
 def launcher_pod_name(vm_name: str, vm_uid: str, attempt: int) -> str:
-    """Return the fixed name of a machine's pod in an attempt, so that a second creation fails."""
+    """Return the fixed name of a machine's pod in an attempt, so a second creation fails."""
     return f"virt-launcher-{vm_name}-{_suffix(vm_uid, str(attempt))}"
 
 
@@ -104,7 +104,7 @@ def guardian_lease(node: str) -> str:
 
 
 def node_lease_namespace(namespace: str) -> str:
-    """Return the namespace of virt-handlers' Leases, for our ``namespace``: separate, so that their rights cover nothing else."""
+    """Return the namespace of virt-handlers' Leases, for our ``namespace``: separate, so their rights cover nothing else."""
     return f"{namespace}-node-lease"
 
 

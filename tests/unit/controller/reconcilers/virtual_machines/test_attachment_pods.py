@@ -414,7 +414,7 @@ def test_claim_that_another_machine_has_reserved_is_in_use(theirs: Any, mine: An
 
 
 def test_new_disk_says_why_its_pod_does_not_run() -> None:
-    """An obstacle ends the reservation, so that another machine may have the claim; a slow pod keeps it."""
+    """An obstacle ends the reservation, so another machine may have the claim; a slow pod keeps it."""
     vm = a_machine()
     refused = an_attachment(vm, phase="Pending", node="")
     refused["status"]["conditions"] = [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "no volume here"}]
