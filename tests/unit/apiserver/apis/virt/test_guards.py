@@ -98,7 +98,7 @@ def test_times_are_safe_up_to_their_limits(changed: dict[str, float], count: int
 
 def test_the_page_about_guardians_names_their_times() -> None:
     page, times = PAGE.read_text(encoding="utf-8"), guards.DEFAULT
-    letters = {"T": times.promise, "D": times.silence, "W": times.wait, "F": times.fresh}
+    letters = {"T": times.promise, "D": times.cut_off, "W": times.wait, "F": times.fresh}
     stated = [f"{letter} = {seconds:g} s" for letter, seconds in letters.items()]
     stated += [f"renews a Lease every {times.renew:g} s", f"virt-controller one every {times.beat:g} s"]
     assert [each for each in stated if each not in page] == []
