@@ -74,10 +74,7 @@ class Node:
         self._calls = hanging.Calls[messages.Accelerator](patience_seconds)
 
     async def give_devices(self, vm: Mapping[str, Any], pod_uid: str, connection: Connection) -> messages.Accelerator:
-        """Give the pod's device nodes to its user, and mount the node's files that are its disks. Idempotent.
-
-        Return the accelerator for its guest: KVM if the pod has the device. Raises NotTheDevice, StorageHangs, OSError.
-        """
+        """Give the pod's device nodes to its user, and mount the node's files that are its disks. Return KVM if the pod has the device."""
         nodes = list(device_nodes(vm))
         domain = domain_of(vm)
         passes = bool(host_devices.passed_through(domain))
@@ -95,10 +92,7 @@ class Node:
         return await self._calls.run(pod_uid, begin)
 
     async def mount_claim(self, pod_uid: str, connection: Connection, attachment_uid: str, disk: Mapping[str, Any]) -> None:
-        """Mount what an attachment pod has for a disk in a guest's pod. Idempotent.
-
-        Raises NotOfThisPod, NotTheDevice, StorageHangs, or OSError, also while the attachment pod's process does not listen yet.
-        """
+        """Mount what an attachment pod has for a disk in a guest's pod; OSError also while the attachment pod does not listen yet."""
 
         def begin() -> Callable[[], None]:
             return functools.partial(_mount_claim, connection.process.duplicate(), pod_uid, self._kubelet, attachment_uid, disk)
@@ -106,10 +100,7 @@ class Node:
         await self._mounts.run(pod_uid, begin, f"mount {disk['name']}", after=f"unmount {disk['name']}")
 
     async def unmount_claim(self, pod_uid: str, connection: Connection, disk: Mapping[str, Any]) -> None:
-        """Unmount a disk's claim, image and overlay in a guest's pod, so no process there uses them. Idempotent.
-
-        Raises OSError EBUSY while QEMU uses the disk; also NotTheDevice, StorageHangs or another OSError.
-        """
+        """Unmount a disk's claim, image and overlay in a guest's pod, so no process there uses them."""
 
         def begin() -> Callable[[], None]:
             return functools.partial(_unmount_claim, connection.process.duplicate(), pod_uid, disk)
@@ -117,7 +108,7 @@ class Node:
         await self._mounts.run(pod_uid, begin, f"unmount {disk['name']}", after=f"mount {disk['name']}")
 
     async def give_claim(self, attachment_uid: str) -> None:
-        """Give a block claim's device in an attachment pod to that pod's user, for an import; a file system stays as it is. Idempotent."""
+        """Give a block claim's device in an attachment pod to that pod's user, for an import; a file system stays as it is."""
 
         def begin() -> Callable[[], None]:
             return functools.partial(_give_claim, self._give, self._kubelet, attachment_uid)
@@ -133,10 +124,7 @@ class Node:
         await self._mounts.run(attachment_uid, begin, "end")
 
     async def mount_memory_image(self, pod_uid: str, connection: Connection, image: Image, new_bytes: int = 0) -> None:
-        """Mount a memory image's file system in a pod; if ``new_bytes``, the guest's memory, first make a missing image. Idempotent.
-
-        Raises Refused, StorageHangs, OSError.
-        """
+        """Mount a memory image's file system in a pod; if ``new_bytes``, first make a missing image."""
 
         def begin() -> Callable[[], None]:
             return functools.partial(_mount_image, self._memory_images, connection.process.duplicate(), image, new_bytes)
@@ -152,26 +140,23 @@ class Node:
         await self._mounts.run(pod_uid, begin, "unmount the memory image", after="mount the memory image")
 
     def capabilities(self, accelerator: messages.Accelerator) -> str:
-        """Return libvirt's cache of QEMU's capabilities (XML) for guests of this type; empty if there is none."""
+        """Return libvirt's cache of QEMU's capabilities (XML)."""
         return qemu_capabilities.read(self._capabilities, accelerator)
 
     async def prepare_network(self, vm: Mapping[str, Any], pod_uid: str, connection: Connection) -> tuple[Interface, ...]:
-        """Set up the pod's network, and return the guest's interfaces. Idempotent. Raises Unsupported, CommandFailed, Fault."""
+        """Set up the pod's network, and return the guest's interfaces."""
         return await self._networks.prepare(vm, pod_uid, connection.process)
 
     async def join_network(self, vm: Object, card: str, pod_uid: str, connection: Connection) -> Interface:
-        """Set up one card that a running guest has or gets, and return it. Idempotent.
-
-        Raises NotInPod if the pod lacks what it needs; also Unsupported, CommandFailed, Fault.
-        """
+        """Set up one card that a running guest has or gets, and return it."""
         return await self._networks.join(vm, card, pod_uid, connection.process)
 
     async def leave_network(self, vm: Object, card: str, pod_uid: str, connection: Connection) -> None:
-        """Remove from the pod and its plugin a card that the guest gave back. Idempotent. Raises CommandFailed or Fault."""
+        """Remove from the pod and its plugin a card that the guest gave back."""
         await self._networks.leave(vm, card, pod_uid, connection.process)
 
     async def forward(self, connection: Connection, addresses: Sequence[str]) -> None:
-        """Forward traffic of a pod that its guest has left to a pod with these addresses. Idempotent. Raises CommandFailed."""
+        """Forward traffic of a pod that its guest has left to these addresses."""
         await setup.forward(connection.process, addresses)
 
 

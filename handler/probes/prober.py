@@ -89,7 +89,7 @@ class Prober:
         self._starting: asyncio.Queue[_Asked] = asyncio.Queue()
 
     def verdict(self, vm: Mapping[str, Any], link: Link, address: str | None) -> Verdict:
-        """Start the machine's missing probes; return the Verdict of its two probes so far.
+        """Start the machine's missing probes; return the Verdict so far.
 
         ``address`` is the guest's: empty if it has none, None if unknown.
         """

@@ -37,10 +37,7 @@ class Relays:
             await relay.ready.wait()
 
     async def release(self, migration_uid: str, pod_uid: str, destination: Destination, *, paused: bool) -> None:
-        """Tell the target's virt-handler to resume the guest, or (``paused``) to take it over paused.
-
-        Raises OSError, TimeoutError or ValueError.
-        """
+        """Call :meth:`Outgoing.release` of a relay."""
         await self._make(migration_uid, pod_uid, destination).release(paused=paused)
 
     def close(self, migration_uid: str) -> None:

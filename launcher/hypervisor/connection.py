@@ -171,7 +171,7 @@ class LibvirtHypervisor:
         await self._ready.wait()
 
     async def learn(self, capabilities: str) -> None:
-        """Give libvirtd the node's cache of QEMU's capabilities. If it is outdated, libvirt probes QEMU now."""
+        """Give libvirtd the node's cache of QEMU's capabilities."""
         if (emulator := self._emulator) is None:
             return
 
@@ -221,17 +221,14 @@ class LibvirtHypervisor:
             return None
 
     async def describe(self, name: str) -> str:
-        """Return the domain's present XML, active or not, without passwords."""
+        """Return the domain's present XML, without passwords."""
         return await self._call(f"describe domain {name}", lambda connection: str(connection.lookupByName(name).XMLDesc()))
 
     def _cause(self, name: str) -> str:
         return "panicked" if name in self._panicked else "watchdog" if name in self._powered_off else "crashed"
 
     async def create(self, name: str, xml: str, *, validate: bool = False) -> None:
-        """Define the domain and start it paused. Raises DomainExists. Other errors leave none, except Unavailable and OperationTimeout.
-
-        ``validate``: check the XML against libvirt's schema, if that is installed.
-        """
+        """Define the domain and start it paused. Raises DomainExists."""
 
         def create(connection: libvirt.virConnect) -> None:
             if _lookup(connection, name) is not None:
@@ -248,7 +245,7 @@ class LibvirtHypervisor:
         await self._call(f"start domain {name}", create)
 
     async def keep_secret(self, uuid: str, value: bytes, usage: Usage = "iscsi") -> None:
-        """Store or replace the secret with this UUID in libvirtd, for disks that refer to it."""
+        """Store or replace the secret with this UUID in libvirtd."""
 
         def keep(connection: libvirt.virConnect) -> None:
             connection.secretDefineXML(conversion.secret_xml(uuid, usage)).setValue(value)
@@ -256,7 +253,7 @@ class LibvirtHypervisor:
         await self._call(f"keep secret {uuid}", keep)
 
     async def resume(self, name: str) -> None:
-        """Start the guest's processors, or wake a guest that suspended itself; does nothing if it runs."""
+        """Start the guest's processors, or wake a guest that suspended itself."""
 
         def resume(connection: libvirt.virConnect) -> None:
             domain = connection.lookupByName(name)
@@ -271,7 +268,7 @@ class LibvirtHypervisor:
         await self._call(f"resume domain {name}", resume)
 
     async def suspend(self, name: str) -> None:
-        """Stop the guest's processors; does nothing if it is paused."""
+        """Stop the guest's processors."""
 
         def suspend(connection: libvirt.virConnect) -> None:
             domain = connection.lookupByName(name)
@@ -331,7 +328,7 @@ class LibvirtHypervisor:
         await self._call(f"send domain {name} an NMI", lambda connection: connection.lookupByName(name).injectNMI())
 
     async def send_keys(self, name: str, codes: Sequence[int], hold_milliseconds: int) -> None:
-        """Press these keys together, by Linux's codes, for this time; returns when that has begun."""
+        """Press these keys together."""
 
         def send(connection: libvirt.virConnect) -> None:
             domain = connection.lookupByName(name)
@@ -340,7 +337,7 @@ class LibvirtHypervisor:
         await self._call(f"send keys to domain {name}", send)
 
     async def limit_disk(self, name: str, target: str, limits: Mapping[str, int]) -> None:
-        """Replace all I/O limits of the disk ``target`` (``vda``); missing ones are removed."""
+        """Replace all I/O limits of the disk ``target`` (``vda``)."""
         doing, tune = f"limit disk {target} of domain {name}", conversion.io_tune(limits)
         await self._with_guest(doing, name, lambda domain: domain.setBlockIoTune(target, tune, libvirt.VIR_DOMAIN_AFFECT_LIVE))
 
@@ -355,7 +352,7 @@ class LibvirtHypervisor:
         await self._with_guest(f"add processors to domain {name}", name, add)
 
     async def request_memory(self, name: str, amount: int) -> None:
-        """Request that the guest has ``amount`` bytes of memory in all, and do not wait. Raises HypervisorError if it cannot."""
+        """Request that the guest has ``amount`` bytes of memory in all."""
 
         def request(domain: libvirt.virDomain) -> None:
             document = _document(domain)
@@ -364,7 +361,7 @@ class LibvirtHypervisor:
         await self._with_guest(f"request memory for domain {name}", name, request)
 
     async def resize_disk(self, name: str, target: str, size: int) -> None:
-        """Tell the guest that its disk has grown to ``size`` bytes, unless it knows of as many."""
+        """Tell the guest that its disk has grown to ``size`` bytes."""
 
         def resize(domain: libvirt.virDomain) -> None:
             if domain.blockInfo(target)[0] < size:
@@ -384,7 +381,7 @@ class LibvirtHypervisor:
         await self._with_guest(f"set the link of domain {name}", name, link)
 
     async def attach_disk(self, name: str, target: str, disk: str, controllers: Sequence[str] = ()) -> None:
-        """Attach ``disk`` (XML), after those ``controllers`` (XML) that the domain lacks; does nothing if it has ``target``."""
+        """Attach the missing ``controllers``, then the missing ``disk``."""
 
         def attach(domain: libvirt.virDomain) -> None:
             document = _document(domain)
@@ -402,10 +399,7 @@ class LibvirtHypervisor:
         return await self._with_guest(doing, name, lambda domain: _detached(domain, conversion.disk_of, target))
 
     async def change_medium(self, name: str, target: str, disk: str) -> bool:
-        """Give a drive the medium in ``disk`` (a drive's XML, perhaps without one), unless it has that. False: the guest locks the tray.
-
-        Raises OperationInvalid without that drive.
-        """
+        """Give a drive the medium in ``disk``, unless it has that; return whether the tray was unlocked."""
 
         def change(domain: libvirt.virDomain) -> bool:
             document = _document(domain)
@@ -424,7 +418,7 @@ class LibvirtHypervisor:
         return await self._with_guest(f"change the medium of drive {target} of domain {name}", name, change)
 
     async def attach_interface(self, name: str, mac: str, interface: str) -> None:
-        """Attach ``interface`` (XML), unless the domain has one with this MAC address."""
+        """Attach the ``interface`` if it is missing."""
 
         def attach(domain: libvirt.virDomain) -> None:
             if conversion.interface_of(_document(domain), mac) is None:
@@ -438,7 +432,7 @@ class LibvirtHypervisor:
         return await self._with_guest(doing, name, lambda domain: _detached(domain, conversion.interface_of, mac))
 
     async def destroy(self, name: str) -> None:
-        """Power the domain off at once; does nothing if it is inactive or missing."""
+        """Power the domain off at once."""
 
         def destroy(connection: libvirt.virConnect) -> None:
             domain = _lookup(connection, name)
@@ -480,12 +474,12 @@ class LibvirtHypervisor:
             raise MigrationFailed(str(error)) from error
 
     async def save(self, name: str, path: str) -> None:
-        """Write the domain's memory to a new file, and end the domain, which a failure may end, too. No time limit."""
+        """Write the domain's memory to a new file, and end the domain. No time limit."""
         # with VIR_DOMAIN_SAVE_PAUSED, libvirt would leave the domain paused after a failure
         await self._with_guest(f"save domain {name}", name, lambda domain: domain.save(path), seconds=None)
 
     async def restore(self, name: str, path: str, xml: str) -> None:
-        """Start the domain, paused, with ``xml`` from a file of :meth:`save`; no time limit. Raises DomainExists."""
+        """Start the domain, paused, from a file of :meth:`save`; no time limit."""
 
         def restore(connection: libvirt.virConnect) -> None:
             if _lookup(connection, name) is not None:
@@ -504,7 +498,7 @@ class LibvirtHypervisor:
         await self._call(f"restore domain {name}", restore, seconds=None)
 
     async def abort_job(self, name: str) -> None:
-        """Abort the running migration or save; does nothing without one, or without the domain."""
+        """Abort the running migration or save."""
         try:
             await self._call(f"abort the job of domain {name}", lambda connection: connection.lookupByName(name).abortJob())
         except (DomainNotFound, OperationInvalid):
@@ -522,7 +516,7 @@ class LibvirtHypervisor:
         return conversion.progress(stats)
 
     async def statistics(self, name: str) -> Mapping[str, object]:
-        """Return libvirt's statistics of an active domain. Raises OperationInvalid if it is inactive."""
+        """Return libvirt's statistics of an active domain."""
 
         def ask(connection: libvirt.virConnect) -> Mapping[str, object]:
             domain = connection.lookupByName(name)
@@ -536,10 +530,7 @@ class LibvirtHypervisor:
         return await self._call(f"read the statistics of domain {name}", ask)
 
     async def ask_agent(self, name: str, command: str, arguments: Mapping[str, Any] | None = None, seconds: int = AGENT_SECONDS) -> object:
-        """Return the guest agent's answer to a command, an untrusted JSON value.
-
-        Raises Unavailable; AgentUnresponsive, also while an earlier command is open; AgentRefused, also for an invalid answer.
-        """
+        """Return the guest agent's answer to a command, an untrusted JSON value."""
         limit = self._agent_call_seconds + max(0, seconds - AGENT_SECONDS)
         doing, connection = f"ask the guest agent of domain {name} for {command}", self._connection
         if connection is None:

@@ -231,13 +231,13 @@ class Hypervisor(Protocol):
         """Give the hypervisor the node's cache of QEMU's capabilities, before the first domain. If it is outdated, QEMU is probed now."""
 
     def subscribe(self, callback: Callable[[], None]) -> None:
-        """Have ``callback`` called in the event loop after each change of any domain or of the connection."""
+        """Have ``callback`` called after each change of any domain or of the connection."""
 
     async def observe(self, name: str) -> Observation | None:
         """Return the domain's state, active or not; None if there is no such domain."""
 
     async def describe(self, name: str) -> str:
-        """Return the domain's present XML, without passwords."""
+        """Return the domain's present XML, active or not, without passwords."""
 
     async def create(self, name: str, xml: str, *, validate: bool = False) -> None:
         """Define the domain and start it paused. Raises DomainExists.
@@ -313,7 +313,7 @@ class Hypervisor(Protocol):
         """Ask the guest to release an interface, and wait for some seconds; return whether the domain lacks it then."""
 
     async def destroy(self, name: str) -> None:
-        """Power the domain off at once; idempotent."""
+        """Power the domain off at once; does nothing if it is inactive or missing."""
 
     async def migrate(self, name: str, *, libvirt_uri: str, data_uri: str, terms: Terms = NO_TERMS, disks: Disks = NO_DISKS) -> None:
         """Migrate the domain live to the libvirtd at ``libvirt_uri``, the memory through ``data_uri``; it is then paused there.
@@ -328,7 +328,7 @@ class Hypervisor(Protocol):
         """Start the domain from a file of ``save``, paused, with this XML. Raises DomainExists."""
 
     async def abort_job(self, name: str) -> None:
-        """Abort the running migration or save; does nothing without one."""
+        """Abort the running migration or save; does nothing without one, or without the domain."""
 
     async def progress(self, name: str, *, completed: bool = False) -> Progress | None:
         """Return the running migration's or save's statistics (``completed``: the last one's, which can be read once); None without one."""

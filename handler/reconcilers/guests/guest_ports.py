@@ -45,7 +45,7 @@ class Api(Protocol):
 
 
 class Node(Protocol):
-    """Changes pods of this node's guests: their devices, claims, memory images and networks."""
+    """Changes pods of this node's guests: their devices, claims, memory images and networks. All methods are idempotent."""
 
     async def give_devices(self, vm: Mapping[str, Any], pod_uid: str, connection: Connection) -> messages.Accelerator:
         """Give the pod's device nodes to its user; return the guest's accelerator. Raises NotTheDevice, StorageHangs, OSError."""
@@ -56,7 +56,7 @@ class Node(Protocol):
         ...
 
     async def unmount_claim(self, pod_uid: str, connection: Connection, disk: Mapping[str, Any]) -> None:
-        """Take a disk's claim, image and overlay from the guest's pod. Idempotent.
+        """Take a disk's claim, image and overlay from the guest's pod.
 
         Raises OSError EBUSY while the guest still uses the disk; also NotTheDevice, StorageHangs or another OSError.
         """

@@ -45,7 +45,7 @@ class RelayServer(Protocol):
     """The server for relays of other nodes."""
 
     def expect(self, migration_uid: str, expected: Expected) -> None:
-        """Admit this migration from its source node; calls ``expected.release`` when the source reports that the domain left."""
+        """Admit this migration; calls ``expected.release`` when the source reports that the domain left."""
 
     def forget(self, migration_uid: str) -> None:
         """Stop admitting this migration."""
