@@ -70,12 +70,12 @@ class MemoryStorage:
         self._closed = False
 
     async def get(self, key: str) -> Entry | None:
-        """Return the current entry of ``key``, or None."""
+        """Return the entry of ``key``, or None."""
         await self._turn()
         return self._latest(key)
 
     async def range(self, prefix: str, *, start: str = "", limit: int = 0, revision: int = 0) -> Page:
-        """Return a page as ``Storage.range``: at most ``limit`` (0: all) entries from ``start`` on, at ``revision`` (0: now)."""
+        """Return a page as ``Storage.range``."""
         await self._turn()
         if revision > self._revision:
             raise FutureRevision(f"revision {revision} is not reached; the store is at {self._revision}")
@@ -112,7 +112,7 @@ class MemoryStorage:
 
     @asynccontextmanager
     async def watch(self, prefix: str, *, after: int, previous: bool = True) -> AsyncIterator[AsyncIterator[Batch]]:
-        """Watch the changes of ``prefix`` after revision ``after`` as ``Storage.watch``."""
+        """Watch as ``Storage.watch``."""
         watch = _Watch(prefix, after, previous)
         batches = self._follow(watch)
         self._watches.add(watch)
@@ -135,7 +135,7 @@ class MemoryStorage:
         return self._revision
 
     async def compact(self, revision: int) -> None:
-        """Drop history below ``revision``. Raises FutureRevision."""
+        """Drop history below ``revision``."""
         await self._turn()
         if revision > self._revision:
             raise FutureRevision(f"compact to revision {revision}: the store is at {self._revision}")

@@ -63,7 +63,7 @@ class Unavailable(StorageError):
 
 @dataclass(slots=True, unsafe_hash=True)
 class Entry:
-    """One key at one revision; ``stale``: rewrite it even if unchanged."""
+    """One key at one revision."""
 
     key: str
     value: bytes

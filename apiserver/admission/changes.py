@@ -21,7 +21,7 @@ class Changes:
         self.number += 1
 
     def follow(self, informer: Informer) -> None:
-        """Count every change of an informer's objects; the chain caches nothing before its first list."""
+        """Count an informer's changes; the chain caches nothing before its first list."""
         informer.subscribe(self.note)
         self.wait_for(informer.synced)
 

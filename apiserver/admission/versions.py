@@ -32,13 +32,13 @@ class Versions(Protocol):
 
 
 class ServedVersions:
-    """The served versions of the kinds of ``strategies``."""
+    """The :class:`Versions` of the kinds of ``strategies``."""
 
     def __init__(self, strategies: Sequence[Strategy]) -> None:
         self._strategies = {each.resource: each for each in strategies}
 
     def equivalents(self, resource: Resource) -> Sequence[Resource]:
-        """Return every served version of the resource, in the strategies' order; only itself if it is unknown."""
+        """Return every served version, in the strategies' order; only ``resource`` if it is unknown."""
         strategy = self._strategies.get(resource)
         if strategy is None:
             return (resource,)
@@ -50,7 +50,7 @@ class ServedVersions:
         return obj if strategy.hub is strategy else strategy.from_hub(deepcopy(obj))
 
     def taken(self, obj: Object, source: Resource) -> HubObject:
-        """Convert a changed object from the version of ``source`` to the stored one; raises InternalError if that version refuses it."""
+        """Convert a changed object to the stored version."""
         strategy = self._strategies[source]
         if strategy.hub is strategy:
             return strategy.to_hub(obj)  # the registry validates it

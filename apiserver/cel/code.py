@@ -22,7 +22,7 @@ class Code(NamedTuple):
 
 
 class Nodes(Protocol):
-    """Compiles nodes; ``scope`` maps visible loop variables to slots."""
+    """Compiles nodes; ``scope`` maps visible loop variables' names to slots."""
 
     source: Source
 
@@ -31,5 +31,5 @@ class Nodes(Protocol):
         ...
 
     def compile(self, node: Node, scope: dict[str, int]) -> Code:
-        """Compile a syntax node, or raise CompileError. ``scope`` maps loop variables' names to slots."""
+        """Compile a syntax node, or raise CompileError."""
         ...

@@ -57,7 +57,7 @@ class Compiler:
         return self.slots - 1
 
     def compile(self, node: Node, scope: dict[str, int]) -> Code:
-        """Compile a syntax node, or raise CompileError. ``scope`` maps loop variables' names to slots."""
+        """Compile a syntax node, or raise CompileError."""
         match node:
             case Constant(value=value):
                 return Code(lambda _frame: value, 0, constant=True)

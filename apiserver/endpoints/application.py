@@ -51,7 +51,7 @@ class Application:
         self._openapi = parts.openapi.pages()
 
     def is_long_running(self, info: RequestInfo) -> bool:
-        """Return whether the client ends the request: a watch or a stream."""
+        """Return whether this is a watch or a stream."""
         if info.verb == "watch":
             return info.is_resource
         if not info.subresource:
@@ -60,7 +60,7 @@ class Application:
         return served is not None and info.subresource in served.strategy.connects
 
     def answer(self, context: RequestContext) -> Awaitable[Response]:
-        """Return the coroutine that answers; it, or this call, raises StatusErrors."""
+        """Return the coroutine that answers."""
         if context.info.is_resource and (context.info.group, context.info.version) in self._versions:
             return self._resource(context)
         return self._path(context)

@@ -49,7 +49,7 @@ class EncryptedStorage:
                 scope.reschedule(0)
 
     async def get(self, key: str) -> Entry | None:
-        """Return the decrypted entry, or None; an undecryptable one as stored. Raises Unavailable."""
+        """Return the decrypted entry, or None."""
         entry = await self._inner.get(key)
         if entry is None:
             return None
@@ -57,19 +57,13 @@ class EncryptedStorage:
         return self._opened(entry)
 
     async def range(self, prefix: str, *, start: str = "", limit: int = 0, revision: int = 0) -> Page:
-        """Return a page as ``Storage.range``, decrypted: at most ``limit`` (0: all) entries from ``start`` on, at ``revision`` (0: now).
-
-        An undecryptable entry comes as stored.
-        """
+        """Return a page as ``Storage.range``, decrypted."""
         page = await self._inner.range(prefix, start=start, limit=limit, revision=revision)
         await self._fetch(page.entries)
         return Page(tuple(map(self._opened, page.entries)), page.revision, page.more, page.count)
 
     async def commit(self, conditions: Sequence[Condition], writes: Sequence[Put | Delete]) -> int:
-        """Encrypt and apply the writes if the conditions hold; return the new revision.
-
-        Raises as ``Storage.commit``, with decrypted entries.
-        """
+        """Encrypt and apply the writes as ``Storage.commit``; errors have decrypted entries."""
         sealed = [
             Put(each.key, self._chain_of(each.key).seal(each.value, self._about(each.key))) if isinstance(each, Put) else each
             for each in writes
@@ -84,7 +78,7 @@ class EncryptedStorage:
 
     @asynccontextmanager
     async def watch(self, prefix: str, *, after: int, previous: bool = True) -> AsyncIterator[AsyncIterator[Batch]]:
-        """Watch the changes of ``prefix`` after revision ``after`` as ``Storage.watch``, decrypted; undecryptable values come as stored."""
+        """Watch as ``Storage.watch``, decrypted."""
         async with self._inner.watch(prefix, after=after, previous=previous) as batches, aclosing(self._follow(batches)) as opened:
             yield opened
 

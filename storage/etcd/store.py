@@ -64,12 +64,12 @@ class EtcdStorage:
         self._newest = 0
 
     async def get(self, key: str) -> Entry | None:
-        """Return the current entry of ``key``, or None."""
+        """Return the entry of ``key``, or None."""
         response = await self._read(f"get {key}", rpc.RangeRequest(key=self._keys.inner(key)))
         return self._keys.entry(response.kvs[0]) if response.kvs else None
 
     async def range(self, prefix: str, *, start: str = "", limit: int = 0, revision: int = 0) -> Page:
-        """Return a page as ``Storage.range``: at most ``limit`` (0: all) entries from ``start`` on, at ``revision`` (0: now)."""
+        """Return a page as ``Storage.range``."""
         begin, end = self._keys.bounds(prefix, start)
         entries: list[Entry] = []
         count = 0
@@ -102,7 +102,7 @@ class EtcdStorage:
 
     @asynccontextmanager
     async def watch(self, prefix: str, *, after: int, previous: bool = True) -> AsyncIterator[AsyncIterator[Batch]]:
-        """Watch the changes of ``prefix`` after revision ``after`` as ``Storage.watch``, across reconnections."""
+        """Watch as ``Storage.watch``, across reconnections."""
         watch = Watch(self._connection, self._keys, prefix, after, self._timeout_seconds, self.revision, previous=previous)
         self._watches.add(watch)
         try:
@@ -127,7 +127,7 @@ class EtcdStorage:
         return revision
 
     async def compact(self, revision: int) -> None:
-        """Drop history below ``revision``. Safe to repeat. Raises FutureRevision."""
+        """Drop history below ``revision``."""
         request = rpc.CompactionRequest(revision=revision).SerializeToString()
         with suppress(Compacted):
             await self._call(f"compact to {revision}", _COMPACT, request, repeat=True)

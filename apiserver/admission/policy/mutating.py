@@ -99,7 +99,7 @@ class MutatingPolicies:
         self._schemas = schemas
 
     def handles(self, operation: Operation, resource: Resource, subresource: str) -> bool:
-        """Return whether a policy may match the request; True while policies are not loaded."""
+        """Return whether a policy may match the request."""
         return self._dispatcher.handles(operation, resource, subresource)
 
     async def validate(self, attributes: Attributes) -> None:

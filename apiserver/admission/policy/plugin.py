@@ -37,7 +37,7 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Invocation(Generic[Program]):
-    """A policy to evaluate for a binding and a parameter; ``resource``: the version to convert the request to."""
+    """A policy to evaluate for a binding and a parameter."""
 
     policy: Policy
     binding: Binding

@@ -49,7 +49,7 @@ class Compilation:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """A validation that failed or could not be evaluated; ``ignored``: the policy fails open."""
+    """A validation that failed or could not be evaluated."""
 
     position: int
     message: str
@@ -87,7 +87,7 @@ class ValidatingPolicies:
         self._budget = budget
 
     def handles(self, operation: Operation, resource: Resource, subresource: str) -> bool:
-        """Return whether a policy may match the request; True while policies are not loaded."""
+        """Return whether a policy may match the request."""
         return self._dispatcher.handles(operation, resource, subresource)
 
     async def mutate(self, attributes: Attributes) -> None:

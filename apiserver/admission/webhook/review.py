@@ -43,7 +43,7 @@ class VersionedAttributes:
         return cls(attributes, wanted, obj, old)
 
     def taken(self, made: Object, versions: Versions) -> HubObject:
-        """Convert a changed object to the stored version; other kinds, such as ``Scale``, stay. Raises the errors of ``versions.taken``."""
+        """Convert a changed object to the stored version by ``versions.taken``; other kinds, such as ``Scale``, stay."""
         return versions.taken(made, self.resource) if made.get("kind") == self.resource.kind else HubObject(made)
 
     @property

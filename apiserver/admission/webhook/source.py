@@ -22,7 +22,7 @@ _EXEMPT: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A webhook with matching rules; ``resource``: the version to convert the request to."""
+    """A webhook with matching rules."""
 
     position: int
     """Among all webhooks: part of annotations."""

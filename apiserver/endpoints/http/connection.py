@@ -317,7 +317,7 @@ class Connection(asyncio.Protocol):
     # Interface to requests, streams and the server (messages.Carrier, owner.Owned).
 
     async def piece(self) -> bytes:
-        """Return the next piece of the body, empty at its end. Raises BodyError, Gone."""
+        """Return the next piece of the body, empty at its end."""
         while True:
             try:
                 piece = self._reader.body()
@@ -338,7 +338,7 @@ class Connection(asyncio.Protocol):
                 self._more = None
 
     async def start(self, stream: Stream) -> None:
-        """Send a stream's head. Raises Gone; RuntimeError if the request has been answered."""
+        """Send a stream's head."""
         request = self._request
         if request is None or self._began:
             raise RuntimeError("a request can have only one response")
@@ -349,7 +349,7 @@ class Connection(asyncio.Protocol):
         await self.send(stream.head(date_at(int(time())), close=close, framing=framing))
 
     async def send(self, data: bytes) -> None:
-        """Send bytes unchanged; return when there is room for more. Raises Gone."""
+        """Send bytes unchanged; return when there is room for more."""
         if self._transport is None:
             raise Gone("the client disconnected")
         self._transport.write(data)
@@ -357,14 +357,14 @@ class Connection(asyncio.Protocol):
             await self.room()
 
     async def room(self) -> None:
-        """Wait until there is room for more output to the client. Raises Gone if it disconnects."""
+        """Wait until there is room for more."""
         while self._room is not None:
             await asyncio.shield(self._room)
             if self._transport is None:
                 raise Gone("the client disconnected")
 
     async def finish(self, stream: Stream) -> None:
-        """Send a stream's end, and before it the head unless that was sent. Raises Gone."""
+        """Send a stream's end, and before it the head unless that was sent."""
         await stream.prepare()
         if stream.chunked:
             await self.send(_LAST_CHUNK)
@@ -375,7 +375,7 @@ class Connection(asyncio.Protocol):
         return self._room is None
 
     def send_now(self, data: bytes) -> bool:
-        """Send bytes unchanged; return whether there is room for more. Raises Gone."""
+        """Send bytes unchanged; return whether there is room for more."""
         if self._transport is None:
             raise Gone("the client disconnected")
         self._transport.write(data)

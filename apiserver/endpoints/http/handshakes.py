@@ -62,12 +62,12 @@ class Handshakes:
         return len(self.under_way)
 
     def began(self, tls: Tls) -> asyncio.TimerHandle:
-        """Count a handshake by address; return the timer that aborts it."""
+        """Count a handshake by address; return its timer."""
         self.under_way.take(tls, tls.origin)
         return self._loop.call_later(self.limits.seconds, tls.abort)
 
     def shaken(self, tls: Tls, certificate: bytes | None) -> None:
-        """After the handshake, count the connection by client certificate, or by address if None."""
+        """Count the connection by client certificate, or by address."""
         self.under_way.leave(tls)
         if certificate is None:
             self.unverified.take(tls, tls.origin)

@@ -49,7 +49,7 @@ class Server:
             self._empty.set()
 
     def lengthens(self, connection: Owned) -> None:
-        """Register a connection with a long, incomplete head; above ``long_heads``, refuse the oldest."""
+        """Register a long, incomplete head; above ``long_heads``, refuse the oldest."""
         self._long[connection] = None
         if len(self._long) > self.settings.long_heads:
             oldest = next(iter(self._long))

@@ -125,7 +125,7 @@ class Tls(asyncio.BufferedProtocol, asyncio.Transport):
             self._end()
 
     def eof_received(self) -> bool:
-        """Return False, to close: such a client also reads no more."""
+        """Return False, to close."""
         return False
 
     def pause_writing(self) -> None:

@@ -112,7 +112,7 @@ class WebSocket(Response):
         return self._carrier.send_now(frames)
 
     async def room(self) -> None:
-        """Wait until there is room for more output to the client. Raises Gone if it disconnects."""
+        """Wait until there is room for more. Raises Gone."""
         await self._carrier.room()
 
     async def end(self, code: int = 1000, reason: str = "") -> None:
