@@ -103,7 +103,7 @@ class BackupStrategy(Strategy):
         return {"spec.database": (obj.get("spec") or {}).get("database") or ""}
 
     def columns(self) -> tuple[Column, ...]:
-        """Return the columns of ``kubectl get backups`` between Name and Age."""
+        """Return the columns of ``kubectl get backups``."""
         return Column("Database"), Column("Schedule"), Column("Phase"), Column("Keep", type="integer", priority=1)
 
     def cells(self, obj: Object, now: datetime) -> list[Any]:

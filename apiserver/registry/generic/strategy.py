@@ -427,7 +427,7 @@ class Spoke(Strategy):
 
     @property
     def hub(self) -> Strategy:
-        """The strategy of the stored version."""
+        """The stored version's strategy."""
         return self._hub
 
     def to_hub(self, obj: Object) -> HubObject:
@@ -447,7 +447,7 @@ class Spoke(Strategy):
         return self._hub.columns()
 
     def cells(self, obj: Object, now: datetime) -> list[Any]:
-        """Return the hub's cells; ``obj`` stays unchanged."""
+        """Return the hub's cells; ``obj`` stays."""
         return self._hub.cells(self.to_hub(deepcopy(obj)), now)
 
 

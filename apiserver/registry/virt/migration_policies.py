@@ -22,7 +22,7 @@ class MigrationPolicyStrategy(Strategy):
     has_status = False
 
     def hint(self, field: str, value: object = None) -> str:
-        """Return a hint at our name for a KubeVirt field or value, or empty."""
+        """Return a hint at our name for KubeVirt's."""
         return kubevirt_fields.hint(field, value)
 
     def validate(self, obj: Object) -> list[FieldError]:
@@ -34,7 +34,7 @@ class MigrationPolicyStrategy(Strategy):
         return migration_policy.validate_update(obj, old)
 
     def columns(self) -> tuple[Column, ...]:
-        """Return the columns of ``kubectl get migrationpolicies``."""
+        """Return the columns."""
         return (
             Column("Bandwidth", description="Maximum bytes per second of a migration."),
             Column("Timeout-Per-GiB", "integer", description="Seconds that a migration may take per GiB of memory."),

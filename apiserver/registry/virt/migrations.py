@@ -25,7 +25,7 @@ class MigrationStrategy(Strategy):
     model = types.Migration
 
     def hint(self, field: str, value: object = None) -> str:
-        """Return a hint at our name for a KubeVirt field or value, or empty."""
+        """Return a hint at our name for KubeVirt's."""
         return kubevirt_fields.hint(field, value)
 
     def default(self, obj: Object) -> None:
@@ -49,7 +49,7 @@ class MigrationStrategy(Strategy):
         return status_validation.validate_migration_status(obj, old)
 
     def selectable_fields(self, obj: Object) -> dict[str, str]:
-        """Return the values by field for field selectors."""
+        """Return further fields for selectors."""
         spec, status = obj.get("spec") or {}, obj.get("status") or {}
         return {
             "spec.selector.name": (spec.get("selector") or {}).get("name") or "",
@@ -59,7 +59,7 @@ class MigrationStrategy(Strategy):
         }
 
     def columns(self) -> tuple[Column, ...]:
-        """Return the columns of ``kubectl get migrations``."""
+        """Return the columns."""
         return (
             Column("Phase", description="The phase."),
             Column("VM", description="The virtual machine."),

@@ -52,7 +52,7 @@ class PodRestriction:
         self._stores: Mapping[Resource, Store] = {}
 
     def follow(self, stores: Mapping[Resource, Store]) -> None:
-        """Set the stores of all served kinds, to read related objects."""
+        """Set the stores, to read related objects."""
         self._stores = stores
 
     def handles(self, operation: Operation, resource: Resource, subresource: str) -> bool:

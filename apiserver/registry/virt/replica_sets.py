@@ -173,7 +173,7 @@ class ReplicaSetStrategy(Strategy):
         self._allowed = allowed
 
     def hint(self, field: str, value: object = None) -> str:
-        """Return a hint at our name for a KubeVirt field or value in the template, or empty."""
+        """Return a hint at our name for KubeVirt's in the template."""
         return kubevirt_fields.hint(field.removeprefix(_TEMPLATE), value) if field.startswith(_TEMPLATE) else ""
 
     def default(self, obj: Object) -> None:
@@ -220,7 +220,7 @@ class ReplicaSetStrategy(Strategy):
         return ("spec.template: existing machines stay as they are; the set replaces each one that you delete by one of the new template",)
 
     def columns(self) -> tuple[Column, ...]:
-        """Return the columns of ``kubectl get virtualmachinereplicasets``."""
+        """Return the columns."""
         return (
             Column("Desired", "integer", description="Number of machines that there should be."),
             Column("Current", "integer", description="Number of machines that exist."),

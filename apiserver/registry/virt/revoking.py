@@ -68,7 +68,7 @@ class NodeTrust:
         self._node = node
 
     def refusal(self, certificate: Mapping[str, object]) -> str:
-        """Return why the node's verified certificate is not trusted, or empty."""
+        """Return why the certificate is not trusted, or empty."""
         return self._revoked.refusal(self._node, certificate)
 
     def subscribe(self, callback: Callable[[], None]) -> Callable[[], None]:

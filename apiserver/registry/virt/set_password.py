@@ -37,7 +37,7 @@ class SetPassword(RelayedVerb):
         verbs.raise_if_refused(obj, verbs.refuse_set_password)
 
     async def act(self, obj: Object, body: Object) -> None:
-        """Have virt-handler set the password in the guest; the caller has called :meth:`check`.
+        """Have virt-handler set the password in the guest.
 
         Raises a StatusError if that failed or is unknown.
         """

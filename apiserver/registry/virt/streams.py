@@ -189,12 +189,12 @@ class HandlerStream(Connect):
 
     @property
     def segments(self) -> tuple[QueryParameter, ...]:
-        """Return the path parameters: those of ``portforward``; empty for other streams."""
+        """Return the path parameters; only ``portforward`` has some."""
         return SEGMENTS if self._stream == "portforward" else ()
 
     @property
     def share(self) -> int:
-        """Return the factor for the limit of streams per user and machine: programs open several connections."""
+        """Return the limit's factor: programs open several connections."""
         return streams.limit_factor(self._stream)
 
     def warnings(self, obj: Object) -> tuple[str, ...]:

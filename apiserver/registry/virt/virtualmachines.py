@@ -63,7 +63,7 @@ class VirtualMachineStrategy(Strategy):
         """The last determining fields, and their locks."""
 
     def hint(self, field: str, value: object = None) -> str:
-        """Return a hint at our name for a KubeVirt field or value, or empty."""
+        """Return a hint at our name for KubeVirt's."""
         return kubevirt_fields.hint(field, value)
 
     def default(self, obj: Object) -> None:
@@ -139,7 +139,7 @@ class VirtualMachineStrategy(Strategy):
         )
 
     def selectable_fields(self, obj: Object) -> dict[str, str]:
-        """Return the values by field for field selectors."""
+        """Return further fields for selectors."""
         spec, status = obj.get("spec") or {}, obj.get("status") or {}
         return {
             "spec.nodeName": spec.get("nodeName") or "",
@@ -207,7 +207,7 @@ class VirtualMachineStrategy(Strategy):
         return self._looked_at[1] | _reserved(obj)
 
     def columns(self) -> tuple[Column, ...]:
-        """Return the columns of ``kubectl get vms``."""
+        """Return the columns."""
         return (
             Column("Status", description="The machine's phase, or the reason of its problem."),
             Column("Ready", description="True if the guest runs and can be reached."),

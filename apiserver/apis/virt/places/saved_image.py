@@ -15,7 +15,7 @@ _WORDS: Final = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """The image of a suspended guest's memory, as virt-launcher reports it. ``digest``: SHA-256 in hexadecimal, without prefix."""
+    """A saved image. ``digest``: SHA-256 in hexadecimal, without prefix."""
 
     id: str
     """The operation's id, also the file's name."""
