@@ -19,7 +19,7 @@ LOOKUP_SECONDS: Final = 2.0
 
 
 class PathSecret:
-    """Checks the secret in the URL path of eviction reviews, by the webhook configuration."""
+    """Checks the secret of eviction reviews."""
 
     def __init__(self, client: Client, elapsed: Callable[[], float] = time.monotonic, name: str = NAME) -> None:
         self._client = client

@@ -48,7 +48,7 @@ class EvictionWebhook:
         return certificate_plan.fingerprint(certificate_plan.decoded(bundles.pop())) if len(bundles) == 1 else ""
 
     async def inject(self, bundle: bytes) -> None:
-        """Write the bundle (PEM) into each webhook; the URL path stays. Raises StatusError, TransportError."""
+        """Write the bundle into each webhook; the URL path stays."""
         changed = copy.deepcopy(await self.client.get(VALIDATING_WEBHOOK_CONFIGURATIONS, self.name))
         for each in webhooks_of(changed):
             each["clientConfig"]["caBundle"] = certificate_plan.encoded(bundle)

@@ -50,7 +50,7 @@ class Offered(Protocol):
         """Return all device ids for the kubelet."""
 
     def paths(self, ids: Iterable[str]) -> tuple[tuple[str, str], ...]:
-        """Return (path on the node, path in the container) of the device nodes for a container with these ids."""
+        """Return (path on the node, path in the container) of the device nodes for these ids."""
 
     def problem(self) -> str:
         """Return why the device cannot be used on this node; else empty."""

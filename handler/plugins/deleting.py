@@ -46,7 +46,7 @@ def event_recorder(events: Events) -> Callable[[Record, Fault], None]:
 
 
 class Deleter:
-    """Calls plugins to delete what they added to pods that are gone."""
+    """Calls ``DEL`` of plugins for pods that are gone."""
 
     def __init__(
         self,

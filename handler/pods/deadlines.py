@@ -26,7 +26,7 @@ CONFIRM_SECONDS: Final = 2.0
 
 
 class Deadlines:
-    """Passes the guardian's file, with the deadline of the node's guests, to virt-launchers.
+    """Passes the guardian's file to virt-launchers.
 
     ``pods`` returns the uids of pods with a connected virt-launcher; ``clock`` is CLOCK_BOOTTIME.
     """

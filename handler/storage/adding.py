@@ -86,7 +86,7 @@ class _Checked:
 
 
 class PluginDisks:
-    """Has plugins set up and check disks of this node's pods."""
+    """The disks of this node's pods that plugins set up."""
 
     def __init__(self, plugins: Plugins, records: Records, kubelet: Path, limits: Limits = DEFAULT_LIMITS) -> None:
         self._limits = limits
@@ -144,12 +144,12 @@ class PluginDisks:
         return checked.fault
 
     def is_wrong(self, pod_uid: str) -> bool:
-        """Return whether to call :meth:`check` again, because a disk has a problem. Recovery triggers no event, so the caller must poll."""
+        """Return whether a disk has a problem. Recovery triggers no event, so the caller must call :meth:`check` again."""
         checked = self._checked.get(pod_uid)
         return checked is not None and (checked.is_wrong or checked.fault is not None)
 
     def forget(self, is_alive: Callable[[str], bool]) -> None:
-        """Drop the state of pods that, by their uid, are not alive. ``plugins.deleting`` deletes what was added to them."""
+        """Drop the state of pods that are gone. ``plugins.deleting`` deletes what was added to them."""
         self._added = {uid: each for uid, each in self._added.items() if is_alive(uid)}
         self._failing = {uid: each for uid, each in self._failing.items() if is_alive(uid)}
         self._checked = {uid: each for uid, each in self._checked.items() if is_alive(uid)}

@@ -35,7 +35,7 @@ class Disk(Protocol):
 
 
 class Sweep:
-    """Deletes images of guests' memory that no machine needs."""
+    """Deletes unneeded images."""
 
     def __init__(
         self,

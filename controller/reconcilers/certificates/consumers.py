@@ -56,7 +56,7 @@ class ApiServiceBundle:
         return certificate_plan.fingerprint(certificate_plan.decoded(dig(service, "spec", "caBundle")))
 
     async def inject(self, bundle: bytes) -> None:
-        """Write ``caBundle``, and turn verification on. Raises StatusError, TransportError."""
+        """Write ``caBundle``, and turn verification on."""
         patch = {"spec": {"caBundle": certificate_plan.encoded(bundle), "insecureSkipTLSVerify": False}}
         await self.client.patch(API_SERVICES, self.name, patch, field_manager=FIELD_MANAGER)
 

@@ -56,7 +56,7 @@ class Executable:
         return self._path.name
 
     async def switch_off(self, node: Object) -> None:
-        """Run the file, then kill its process group. Raises Failed without proof that the node is off."""
+        """Run the file, then kill its process group."""
         child = await self._started()
         try:
             async with asyncio.timeout(self._seconds):

@@ -34,7 +34,7 @@ class Unfinished(Exception):
 
 
 class ClaimFilling:
-    """Has attachment pods import images into claims for running guests."""
+    """Has attachment pods import images."""
 
     def __init__(self, ports: Ports) -> None:
         self._ports = ports

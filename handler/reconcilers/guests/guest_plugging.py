@@ -39,7 +39,7 @@ def _in_words(error: Exception) -> str:
 
 
 class Plugging:
-    """Attaches disks and cards to running guests, and detaches them."""
+    """Plugs and unplugs disks and cards."""
 
     def __init__(self, ports: Ports, writer: StatusWriter, failures: FailedSteps, filling: ClaimFilling) -> None:
         self._ports = ports
