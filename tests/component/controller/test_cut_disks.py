@@ -110,10 +110,7 @@ async def begin(cluster: Cluster, before: Object | None) -> None:
 
 
 async def played(name: str, at: int | None, *, is_lost: bool = False) -> tuple[str, str] | None:
-    """Play a change, and kill virt-controller at write ``at`` (None: never), before its effect (``is_lost``) or after it.
-
-    Return the end and the pods; None without such a write.
-    """
+    """Play a change, cut at write ``at`` (None: never); return the end and the pods; None without such a write."""
     api, (before, after) = verbs.CutAPI(), CASES[name]
     cluster = Cluster(api)
     rest = Rest(cluster, api)

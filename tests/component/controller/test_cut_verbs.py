@@ -248,10 +248,7 @@ async def call(cluster: Cluster, verb: str, body: Mapping[str, Any]) -> None:
 
 
 async def played(name: str, at: int | None, *, is_lost: bool = False) -> tuple[str, list[str]] | None:
-    """Play a verb, and kill virt-controller at write ``at`` (None: never), before its effect (``is_lost``) or after it.
-
-    Return the end and the pods; None without such a write.
-    """
+    """Play a verb, cut at write ``at`` (None: never); return the end and the pods; None without such a write."""
     api, case = CutAPI(), CASES[name]
     cluster = Cluster(api)
     rest = Rest(cluster, api)

@@ -58,10 +58,7 @@ def of_guest(launcher: FakeLauncher) -> list[str]:
 
 
 async def played(kubelet: Path, change: str, step: int, *, is_lost: bool) -> bool:
-    """Plug or unplug cards, and kill virt-handler at ``step``, before its effect (``is_lost``) or after it.
-
-    Check that the next one finishes. Return False without that step.
-    """
+    """Plug or unplug cards, cut at ``step``, before its effect (``is_lost``) or after it; return False without that step."""
     runs, desired = CHANGES[change]
     async with a_world(kubelet) as world:
         await world.vm()

@@ -137,10 +137,7 @@ def is_there(launcher: FakeLauncher) -> list[bool]:
 
 
 async def played(kubelet: Path, case: Case, step: int, *, is_lost: bool, kills_libvirtd: bool) -> bool:
-    """Plug or unplug a disk, and kill virt-handler or libvirtd at ``step``, before its effect (``is_lost``) or after it.
-
-    Check that the change is then finished once. Return False without that step.
-    """
+    """Plug or unplug a disk, cut at ``step``, before its effect (``is_lost``) or after it; return False without that step."""
     comes, again = case.after not in (None, DRIVE), case.before not in (None, DRIVE) and case.after not in (None, DRIVE)
     expected = [True] if comes else [False] if case.after == DRIVE else []
     mounted = {} if comes and not again else {"data": "pod-of-the-disk"}

@@ -59,10 +59,7 @@ async def edit(world: World, members: Mapping[str, Any]) -> None:
 
 
 async def played(kubelet: Path, what: live_changes.What, step: int, *, is_lost: bool) -> bool:
-    """Change a setting, and kill virt-handler at ``step``, before its effect (``is_lost``) or after it.
-
-    Check that the next one finishes. Return False without that step.
-    """
+    """Change a setting, cut at ``step``, before its effect (``is_lost``) or after it; return False without that step."""
     members, before, after = CHANGES[what]
     async with a_world(kubelet) as world:
         await world.vm()

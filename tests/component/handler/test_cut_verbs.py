@@ -118,10 +118,7 @@ async def begin(world: World, verb: str) -> None:
 
 
 async def played(kubelet: Path, verb: str, step: int, *, is_lost: bool) -> bool:
-    """Call a verb, and kill virt-handler at ``step``, before its effect (``is_lost``) or after it.
-
-    Check that the next one finishes. Return False without that step.
-    """
+    """Call a verb, cut at ``step``, before its effect (``is_lost``) or after it; return False without that step."""
     prepare, saved = (on_node_disk, on_disk()) if verb in ON_NODE_DISK else (claimed, image())
     async with a_world(kubelet) as world:
         await prepare(world, **({"managedSave": saved} if verb in RESUMES else {}))
