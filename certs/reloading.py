@@ -145,7 +145,7 @@ class ServerTls:
 
     @property
     def material(self) -> Material:
-        """The current certificate, key and authorities as bytes, without :meth:`trust`."""
+        """The current files as bytes, without :meth:`trust`."""
         return self._material
 
     async def run(self) -> None:
@@ -210,7 +210,7 @@ class ClientTls:
 
     @property
     def material(self) -> Material:
-        """The current certificate, key and authorities as bytes."""
+        """The current files as bytes."""
         return self._material
 
     def offering(self, protocol: str) -> ssl.SSLContext:

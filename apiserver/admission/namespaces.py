@@ -1,4 +1,4 @@
-"""The cluster's namespaces: from an informer or, because it lags, by a request."""
+"""The cluster's namespaces: from an informer or, if missing there because it lags, by a request."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from apiserver.client.rest import Client, TransportError
 
 
 class Namespaces:
-    """The cluster's namespaces: from an informer or, if missing there, by a request."""
+    """The cluster's namespaces."""
 
     def __init__(self, informer: Informer, client: Client) -> None:
         self.informer = informer

@@ -58,11 +58,11 @@ class Duration:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Timestamp:
-    """Nanoseconds since 1970; ``offset`` is for formatting only."""
+    """Nanoseconds since 1970."""
 
     nanos: int
     offset: int = field(default=0, compare=False)
-    """Original offset in minutes east of Greenwich, for formatting."""
+    """Original offset in minutes east of Greenwich, only for formatting."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,7 +31,7 @@ class Misconfigured(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """Chains of providers by resource; the caller must run ``services``."""
+    """Chains of providers by resource."""
 
     chains: Mapping[tuple[str, str], Chain]
     """By (group, resource); ``*`` matches any."""

@@ -49,5 +49,5 @@ def duration(text: str) -> timedelta:
 
 
 def seconds(text: str) -> float:
-    """Parse a Go duration, perhaps negative, and return seconds. Raises ArgumentTypeError."""
+    """Parse a Go duration, and return seconds. Raises ArgumentTypeError."""
     return duration(text).total_seconds()

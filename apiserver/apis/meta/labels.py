@@ -33,7 +33,7 @@ class Operator(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Requirement:
-    """One term of a label selector; ``values`` must be sorted."""
+    """One term of a label selector."""
 
     key: str
     operator: Operator

@@ -13,7 +13,7 @@ _STABILITY: Final = {None: 0, "beta": 1, "alpha": 2}
 
 
 def preference(version: str) -> tuple[int, int, int, str]:
-    """Return a sort key for Kubernetes' order: ``v2``, ``v1``, ``v1beta1``, ``v1alpha1``, then others by name."""
+    """Return a sort key for Kubernetes' order."""
     if not (found := _VERSION.fullmatch(version)):
         return 3, 0, 0, version
     major, stability, minor = found.groups()

@@ -35,7 +35,7 @@ _MANY: Final = 4
 
 
 class Impersonation:
-    """Checks and applies the impersonation headers (``kubectl --as``)."""
+    """Checks and applies the headers."""
 
     def __init__(self, authorizer: Authorizer) -> None:
         self._authorizer = authorizer

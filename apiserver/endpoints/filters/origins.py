@@ -34,14 +34,14 @@ _ENDS: Final = ("$", ":")
 
 
 class Origins:
-    """Refuses streams that browsers open for pages of other hosts."""
+    """Refuses streams of other hosts' pages."""
 
     def __init__(self, allowed: Sequence[re.Pattern[str]] = ()) -> None:
         """Take patterns; an origin of another host must match one."""
         self._allowed = tuple(allowed)
 
     def check(self, request: Request) -> None:
-        """Raise Forbidden if a browser opens a stream for a page of a host that is not allowed."""
+        """Raise Forbidden for a browser's stream from a page of another host."""
         headers = request.headers
         if not upgrade.is_upgrade(request) or not is_browser(headers):
             return

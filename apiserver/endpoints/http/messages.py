@@ -319,5 +319,5 @@ def date_of(second: int) -> bytes:
 
 @lru_cache(maxsize=1)
 def date_at(second: int) -> bytes:
-    """Format seconds since the epoch for headers, as :func:`date_of`, with a cache."""
+    """Format seconds as :func:`date_of`, with a cache."""
     return date_of(second)

@@ -57,7 +57,7 @@ class Server:
             oldest.refuse(ProtocolError("too many unfinished requests with long heads", 431))
 
     def shortens(self, connection: Owned) -> None:
-        """Remove a connection's long head: it is complete."""
+        """Unregister a long head: it is complete."""
         self._long.pop(connection, None)
 
     async def shutdown(self, seconds: float) -> None:

@@ -43,7 +43,7 @@ _ADDRESSES: Final = "targetPodIPs"
 
 
 class PodRestriction:
-    """The admission plug-in that lets a status name only pods of its own machine."""
+    """The admission plug-in PodRestriction."""
 
     name = "PodRestriction"
 

@@ -19,7 +19,7 @@ KEY: Final = "compact_rev_key"
 
 
 class Compactor:
-    """Compacts the history of storage, in turns with the other servers on an etcd."""
+    """Compacts history, in turns with the other servers."""
 
     def __init__(self, storage: Storage) -> None:
         """Take the storage of all keys, unprefixed."""

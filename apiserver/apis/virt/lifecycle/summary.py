@@ -47,7 +47,7 @@ _WORDS: Final[Mapping[str, str]] = MappingProxyType(
 
 
 def word(vm: Object) -> str:
-    """Return a machine's state in one word, for ``kubectl get``."""
+    """Return a machine's state in one word."""
     phase = phases.phase_of(vm)
     if dig_vm(vm, "metadata", "deletionTimestamp"):
         return TERMINATING

@@ -12,7 +12,7 @@ from typing import Final
 
 @dataclass(frozen=True, slots=True)
 class Volume:
-    """An ``emptyDir`` in memory of a launcher pod, of ``size`` bytes."""
+    """An ``emptyDir`` in memory of a launcher pod."""
 
     name: str
     directory: str

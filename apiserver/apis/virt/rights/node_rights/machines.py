@@ -88,10 +88,7 @@ TAKEN_OVER: Final = frozenset({"nodeName", "podName", "podUID", "migration"})
 
 @dataclass(frozen=True, slots=True)
 class MachineWrite:
-    """A virt-handler's write of a machine's status, with the data to check it.
-
-    ``migration``: the stored one that ``new`` names, for a takeover.
-    """
+    """A virt-handler's write of a machine's status, with the data to check it."""
 
     node: str
     """The writing virt-handler's."""
@@ -100,7 +97,7 @@ class MachineWrite:
     now: datetime
     """virt-api's time."""
     migration: Object | None = None
-    """The one in the new ``status.migration``; used if the machine is not on the node."""
+    """The stored one in the new ``status.migration``; used for a takeover: the machine is not on the node."""
 
 
 def validate(write: MachineWrite) -> list[FieldError]:

@@ -73,10 +73,7 @@ ONCE: Final = ("startTime", "endTime")
 
 @dataclass(frozen=True, slots=True)
 class MigrationWrite:
-    """A virt-handler's write of a Migration's status, with the data to check it.
-
-    A final phase or failed attempt needs ``machine``, a new ``targetAddress`` the node's ``addresses``.
-    """
+    """A virt-handler's write of a Migration's status, with the data to check it."""
 
     node: str
     """The writing virt-handler's."""
