@@ -1,4 +1,7 @@
-"""The actions that plans consist of. Pure."""
+"""The actions that plans consist of. Pure.
+
+Writes to the planned object fail if it has changed since it was observed.
+"""
 
 from __future__ import annotations
 
@@ -55,13 +58,13 @@ class ResizePod:
 
     @property
     def request(self) -> str:
-        """The pod's uid and new resources: the key by which ``HotPlugRefused`` has a refusal's message."""
+        """The pod's uid and new resources: the key in ``HotPlugRefused``."""
         return f"{self.uid} {self.resources}"
 
 
 @dataclass(frozen=True, slots=True)
 class WriteStatus:
-    """Replace the object's status by this one, if the object has not changed since it was observed."""
+    """Replace the object's status by this one."""
 
     status: Object
     uid_field: str = ""
@@ -70,28 +73,28 @@ class WriteStatus:
 
 @dataclass(frozen=True, slots=True)
 class AddFinalizer:
-    """Add this finalizer to the object, if that has not changed since it was observed."""
+    """Add this finalizer to the object."""
 
     finalizer: str
 
 
 @dataclass(frozen=True, slots=True)
 class RemoveFinalizer:
-    """Remove this finalizer from the object, if that has not changed since it was observed."""
+    """Remove this finalizer from the object."""
 
     finalizer: str
 
 
 @dataclass(frozen=True, slots=True)
 class AddOwner:
-    """Make this the first of the ``ownerReferences``, if the object has not changed since it was observed."""
+    """Make this the first of the ``ownerReferences``."""
 
     reference: Object
 
 
 @dataclass(frozen=True, slots=True)
 class DeleteObject:
-    """Delete the object, if it has not changed since it was observed."""
+    """Delete the object."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -129,7 +129,7 @@ class Informers:
         return frozenset(node for vm in machines for node in failed_starts.nodes_of_failures(vm, now))
 
     def non_operational(self, now: datetime) -> dict[str, failed_starts.Verdict]:
-        """Return, by name, a verdict on each node that starts should avoid, because starts failed there; empty if these are too many."""
+        """Return the :meth:`verdicts` on nodes that starts should avoid; empty if these are too many."""
         found = self.verdicts(now)
         return {} if self.too_many(found) else found
 

@@ -57,7 +57,7 @@ class WorkQueue(Generic[T]):
             self._wake()
 
     def add_after(self, item: T, seconds: float) -> None:
-        """Add ``item`` after a delay. Of several delays of an item, only the shortest stays."""
+        """Add ``item`` after a delay."""
         if self._closed:
             return
         if seconds <= 0:

@@ -120,7 +120,7 @@ async def _read(pipe: asyncio.StreamReader) -> bytes:
 
 
 def request(node: Object) -> bytes:
-    """Return the JSON for the agent's standard input, a request to switch this node off."""
+    """Return the JSON request to switch this node off."""
     described = {
         "name": name_of(node),
         "uid": uid_of(node),

@@ -114,13 +114,13 @@ class SignsOfLife:
         self._signs[name] = dataclasses.replace(known, seen_at=self._elapsed())
 
     def left(self, node: str) -> float:
-        """Return how many seconds until virt-handler's last report expires; 0 if it has, or there is none."""
+        """Return the seconds until virt-handler's last report expires; 0 if it has, or there is none."""
         sign = self._signs.get(names.handler_lease(node))
         return 0.0 if sign is None else max(0.0, sign.seen_at + sign.holds - self._elapsed())
 
 
 class NodeReports:
-    """Determines unreachable nodes from informers of Nodes and Leases."""
+    """Determines unreachable nodes by informers."""
 
     def __init__(
         self,
@@ -149,11 +149,11 @@ class NodeReports:
         self._changed.append(changed)
 
     def heard(self, node: str) -> None:
-        """Record a write that only this node's virt-handler can make."""
+        """Record a write by this node's virt-handler."""
         self._signs.heard(node)
 
     def left(self, node: str) -> float:
-        """Return the seconds until virt-handler's last report expires; 0 if it has, or none is known."""
+        """Return :meth:`SignsOfLife.left` of a node."""
         return self._signs.left(node)
 
     def census(self) -> Census:

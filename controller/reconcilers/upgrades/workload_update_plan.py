@@ -108,7 +108,7 @@ class _Movable:
 
 
 def _in_turns(found: Iterable[_Movable], held: Counter[str]) -> list[tuple[Object, Object, str]]:
-    """Return machines, pods and reasons in turns of the namespaces, each with the fewest attempts first.
+    """Return machines, pods and reasons in the namespaces' turns.
 
     ``held``: how many of this batch each namespace has; changed in place.
     """

@@ -50,7 +50,7 @@ def update_of(migration: Object) -> list[str]:
 
 
 class WorkloadUpdates:
-    """The reconciler that moves guests into pods of the current version, for all machines together."""
+    """Reconciles all machines together."""
 
     def __init__(
         self, client: Client, recorder: Recorder, clock: Clock, settings: Settings, informers: Informers, limits: MigrationLimits

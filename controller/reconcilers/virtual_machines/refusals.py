@@ -15,7 +15,7 @@ class _Refusal(NamedTuple):
 
 
 class Refusals:
-    """Requests that the API server refused for running guests, by machine."""
+    """Refused requests, by machine."""
 
     def __init__(self, elapsed: Callable[[], float]) -> None:
         self._elapsed = elapsed

@@ -26,7 +26,7 @@ class _Turn:
 
 
 class Trials:
-    """Turns of machines to start on nodes on trial, one machine for each node."""
+    """Turns to start on nodes on trial, one machine for each node."""
 
     def __init__(self, elapsed: Callable[[], float]) -> None:
         self._elapsed = elapsed

@@ -92,7 +92,7 @@ def _record_migration(seen: Observed, actions: tuple[Action, ...]) -> tuple[Acti
 
 
 def _attach(seen: Observed, actions: tuple[Action, ...]) -> tuple[Action, ...]:
-    """Return actions for pods of hot-plugged disks and the pod's memory; empty if ``actions`` write the status or remove the finalizer."""
+    """Return actions for pods of hot-plugged disks and the pod's memory; empty as in :func:`_record_migration`."""
     if any(isinstance(each, WriteStatus | RemoveFinalizer) for each in actions):
         return ()
     found = attachment_pods.plan(seen)
