@@ -99,7 +99,7 @@ DEFAULT_LIMITS: Final = Limits()
 
 
 class Agent:
-    """All parts of virt-handler, and their connections."""
+    """virt-handler's parts, connected."""
 
     def __init__(
         self,

@@ -24,7 +24,7 @@ class UnknownCapabilities(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Capabilities:
-    """CPU capabilities of guests on this node; ``host_features`` are those beyond ``host_model``."""
+    """CPU capabilities of guests on this node."""
 
     host_model: str = ""
     """libvirt's model for ``host-model``; empty if not available."""

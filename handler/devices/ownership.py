@@ -30,7 +30,7 @@ class NotTheDevice(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A device node to give away: its path in the pod, and its identity; ``number`` None: any."""
+    """A device node to give away: its path in the pod, and its identity."""
 
     path: str
     kind: str

@@ -109,7 +109,7 @@ class Device:
 
 
 def problem(device: Device) -> str:
-    """Return why the device cannot be opened on this node, or is another one; else empty."""
+    """Return why the device cannot be opened, or is another one; else empty."""
     try:
         descriptor = os.open(device.path, os.O_RDWR | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW)
     except OSError as error:

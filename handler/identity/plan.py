@@ -25,7 +25,7 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """The input of :func:`plan`; ``refusal``: why ``held`` is revoked; ``is_revoked``: the node may get no certificate."""
+    """The input of :func:`plan`."""
 
     held: Held | None
     """None if missing, or if others would not accept it."""

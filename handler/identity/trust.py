@@ -43,7 +43,7 @@ def node_of(peer: Peer | None, revocations: Revocations) -> str:
 
 
 class Trust:
-    """The current authorities and revocations, from ConfigMap ``kubevirt-trust``, which :meth:`run` watches."""
+    """The current authorities and revocations, which :meth:`run` watches."""
 
     def __init__(self, client: Client, namespace: str, store: Store) -> None:
         self._store = store

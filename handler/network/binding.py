@@ -25,10 +25,9 @@ class Unsupported(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Interface:
-    """A set-up interface of the guest; ``is_own``: not on a further or a third-party plugin's network.
+    """A set-up interface of the guest.
 
-    virt-launcher serves ``lease`` by DHCP; without it, on the pod's own tap, masquerade's fixed address if ``ipv4``. ``lease6`` is for
-    DHCPv6 and router advertisements.
+    virt-launcher serves ``lease`` by DHCP, ``lease6`` by DHCPv6 and router advertisements.
     """
 
     name: str
@@ -40,7 +39,7 @@ class Interface:
     is_own: bool = True
     """Not on a further or a third-party plugin's network."""
     lease: Lease | None = None
-    """None: the fixed address of ``masquerade`` if ``ipv4``, else none."""
+    """None: on the pod's own tap, the fixed address of ``masquerade`` if ``ipv4``; else none."""
     lease6: Lease6 | None = None
     ipv4: bool = True
     """virt-launcher answers the guest's DHCP for IPv4."""
@@ -102,20 +101,19 @@ class Link:
 class Observed:
     """The observed state of the pod's network namespace.
 
-    ``routes``, ``alias`` and ``gateway6`` are of ``eth0``, and observed only for type ``bridge``.
+    ``routes``, ``alias`` and ``gateway6`` are of ``eth0``, and observed only for type ``bridge``: the guest takes the pod's place.
     """
 
     links: tuple[Link, ...]
     routes: tuple[Route, ...] = ()
-    """IPv4 routes through ``eth0`` that do not follow from its addresses. Observed only if the guest takes the pod's place."""
+    """IPv4 routes that do not follow from its addresses."""
     alias: str = ""
-    """Of ``eth0``, in the same case."""
     further_routes: Mapping[str, tuple[Route, ...]] = field(default_factory=dict)
     """By link."""
     aliases: Mapping[str, str] = field(default_factory=dict)
     """By link."""
     gateway6: str | None = None
-    """Gateway of the IPv6 default route through ``eth0``; empty: on the link; None: no such route. Observed in the same case."""
+    """Gateway of the IPv6 default route; empty: on the link; None: no such route."""
     gateway6_mac: str = ""
     """Of a gateway that has no link-local address."""
 

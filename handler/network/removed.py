@@ -17,10 +17,7 @@ _FAMILIES_OF_FURTHER: Final = ("netdev", "bridge", "inet")
 
 
 def script(wanted: Wanted) -> str:
-    """Return the script for ``sh`` in the pod's namespace that removes a card's tap, bridge and filters. Idempotent.
-
-    The link of a further network stays, down.
-    """
+    """Return the script for ``sh`` in the pod's namespace that removes a card's tap, bridge and filters. Idempotent."""
     is_pods = wanted.tap == network.TAP
     links = (wanted.tap, network.CONTROL_TAP, wanted.bridge) if is_pods else (wanted.tap, wanted.bridge)
     families = _FAMILIES_OF_POD if is_pods else _FAMILIES_OF_FURTHER

@@ -35,7 +35,7 @@ class Output:
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """A plugin's description of itself; ``commands`` are those besides VERSION."""
+    """A plugin's description of itself."""
 
     versions: tuple[str, ...]
     kinds: tuple[str, ...]

@@ -72,7 +72,7 @@ class Deleter:
         self._under_way: set[Element] = set()
 
     async def run(self) -> None:
-        """Call ``DEL`` for pods that are gone, repeatedly until cancelled."""
+        """Call ``DEL`` repeatedly until cancelled."""
         async with asyncio.TaskGroup() as group:
             while True:
                 await self._begin(group)

@@ -23,7 +23,7 @@ class StorageHangs(Exception):
 
 
 class Calls(Generic[T]):
-    """Runs, in threads, calls that may hang; at most one at a time for each pod and purpose."""
+    """Runs calls that may hang, in threads."""
 
     def __init__(self, patience_seconds: float = PATIENCE_SECONDS) -> None:
         self._patience_seconds = patience_seconds

@@ -29,7 +29,7 @@ class _Text(NamedTuple):
 
 
 class Reads:
-    """Reads texts from launchers; readers of the same text share a request, and its answer for ``fresh_seconds``."""
+    """Reads texts from launchers; an answer is fresh for ``fresh_seconds``."""
 
     def __init__(self, links: Links, *, wait_seconds: float = WAIT_SECONDS, fresh_seconds: float = FRESH_SECONDS) -> None:
         self._links = links

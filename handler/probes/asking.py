@@ -49,7 +49,7 @@ class Question:
         self._ping: Pending | None = None
 
     async def ask(self, link: Link) -> Outcome:
-        """Probe the guest once; return the Outcome: success, failure, or neither if the guest could not be asked."""
+        """Probe the guest once; return the Outcome."""
         if self._probe.handler not in probes.OVER_NETWORK:
             return await self._ask_agent(link.connection)
         if not self._address:

@@ -30,7 +30,7 @@ DEFAULTS: Final = Limits()
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """A requested stream; ``holder``: virt-api's token for its user; ``share``: a factor of the limits per machine."""
+    """A requested stream."""
 
     machine: NamespacedName
     """For messages."""

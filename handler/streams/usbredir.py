@@ -128,7 +128,7 @@ def _of_data(kind: Type, endpoint: int, said: int, data_bytes: int) -> str:
 
 
 class Packets:
-    """Checks a client's packets before QEMU gets them; needs QEMU's bytes too, for its hello."""
+    """Checks a client's packets; needs QEMU's bytes too, for its hello."""
 
     def __init__(self) -> None:
         self._hello = bytearray()

@@ -256,7 +256,7 @@ class Hypervisor(Protocol):
         """Stop the guest's processors. Idempotent."""
 
     async def reset(self, name: str) -> None:
-        """Reset the machine at once. Raises OperationInvalid if the guest suspended itself to memory."""
+        """Reset the machine at once."""
 
     async def press_power_button(self, name: str, *, agent: bool = False) -> None:
         """Request that the guest powers off, by ACPI or (``agent``) its guest agent; the guest may ignore it."""

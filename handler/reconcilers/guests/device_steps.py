@@ -49,7 +49,7 @@ S = TypeVar("S", bound=Step)
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """The last attempt of a step that failed or must wait; ``again``: the next attempt, in the event loop's time."""
+    """The last attempt of a step that failed or must wait; ``again``: the next one."""
 
     step: Step
     message: str

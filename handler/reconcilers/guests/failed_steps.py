@@ -12,7 +12,7 @@ from handler.reconcilers.guests.device_steps import Failure, Failures, Step
 
 
 class FailedSteps:
-    """Remembers failed or waiting steps of running guests, and when each is due again, by the pod's uid."""
+    """Failed or waiting steps, and when each is due again, by the pod's uid."""
 
     def __init__(self) -> None:
         self._failures: dict[str, dict[str, Failure]] = {}

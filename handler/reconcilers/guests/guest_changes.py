@@ -30,7 +30,7 @@ CHANGE_FAILED: Final = "HardwareChangeFailed"
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """The last failed attempt to give a setting ``value``; ``again``: the next attempt, in the event loop's time."""
+    """The last failed attempt to give a setting ``value``; ``again``: the next one."""
 
     value: str
     message: str

@@ -49,7 +49,7 @@ _JUDGED: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """Observations of a running guest; ``interfaces`` is None until this process has set up the pod's network."""
+    """Observations of a running guest."""
 
     vm: Object
     launcher: messages.Status

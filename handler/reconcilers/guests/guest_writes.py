@@ -22,7 +22,7 @@ from launcher.protocol import messages
 
 
 class StatusWriter:
-    """Writes the statuses of this node's machines, at a limited rate for each."""
+    """Writes statuses of machines, at a limited rate for each."""
 
     def __init__(self, ports: Ports) -> None:
         self._ports = ports

@@ -48,7 +48,7 @@ class _Failing:
 
 
 class PodNetworks:
-    """Sets up the networks of this node's pods, once for each, with a limited rate of further attempts."""
+    """Sets up the networks of this node's pods."""
 
     def __init__(self, prepare: Prepare, clock: Clock, limits: Limits = DEFAULT) -> None:
         self._prepare = prepare
@@ -68,7 +68,7 @@ class PodNetworks:
         return failing is not None and isinstance(failing.fault, HEALING)
 
     async def set_up(self, vm: Mapping[str, Any], pod_uid: str, connection: Connection) -> tuple[Interface, ...]:
-        """Set up the pod's network once, and return the guest's interfaces.
+        """Set up the pod's network, and return the guest's interfaces.
 
         Raises Unsupported if the machine's network is impossible; CommandFailed if a program failed, Fault if a plugin did, in this attempt
         or, if another is too early, in the last one.

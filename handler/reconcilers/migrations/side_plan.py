@@ -127,7 +127,7 @@ class ForwardConnections:
 
 @dataclass(frozen=True, slots=True)
 class EndMigration:
-    """Source: write ``phase``, ``Failed`` or ``Cancelled``; ``stays``: the guest continues here."""
+    """Source: write ``phase``, ``Failed`` or ``Cancelled``."""
 
     phase: str
     message: str

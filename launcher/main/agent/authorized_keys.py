@@ -63,7 +63,7 @@ def is_due(state: KeysState, versions: Mapping[int, str], now: float) -> bool:
 
 
 class AuthorizedKeys:
-    """Gives the guest's users exactly the keys in the Secrets that name them, when an agent connects or a Secret changes."""
+    """Gives the guest's users their keys."""
 
     def __init__(
         self,

@@ -35,7 +35,7 @@ def may_go_on(seen: Observation | None, names: Mapping[str, str], answering: Set
 
 
 class DiskServerWatch:
-    """Checks the servers of the domain's disks, and resumes a guest that they paused."""
+    """Checks the servers of the domain's disks."""
 
     def __init__(self, watch: Watch, suspension: Suspension, network: Network, times: Times = TIMES) -> None:
         self._network = network
