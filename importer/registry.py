@@ -92,7 +92,7 @@ def pieces(
         raise ImportFailed(f"the image {reference.repository} has no file below {layers.DIRECTORY}/")
 
 
-def _of_platform(manifests: Any) -> str:  # noqa: ANN401  # JSON of a stranger's
+def _of_platform(manifests: Any) -> str:  # noqa: ANN401  # untrusted JSON
     for each in manifests if isinstance(manifests, list) else ():
         platform = each.get("platform") or {} if isinstance(each, dict) else {}
         if (platform.get("os"), platform.get("architecture")) == PLATFORM:

@@ -44,7 +44,7 @@ BROAD: Final = {
     "apiserver: connections.Connections.send": "told again unless the request may be repeated on another connection",
     "apiserver: window.Window._tell": "of one watch's predicate or receiver: that watch raises it, the others go on",
     "controller: evictions.EvictionServer._answer": "any other answer than 429 ends a drain",
-    "controller: evictions.EvictionServer._is_authenticated": "who cannot be known is a stranger",
+    "controller: evictions.EvictionServer._is_authenticated": "an unknown client is untrusted",
     "handler: hanging._carry_out": "handed from a thread to whoever waits for it",
 }
 

@@ -69,14 +69,14 @@ def answers(system: Kubectl, pod: str, token: str) -> bool:
 
 @pytest.mark.parametrize("component", SHOWN)
 def test_metrics_are_told_to_who_may_read_them_alone(system: Kubectl, kubectl: Kubectl, reader: str, component: str) -> None:
-    stranger = kubectl("create", "token", "default").strip()
+    untrusted = kubectl("create", "token", "default").strip()
     found = system.api.list("pods", label_selector=f"kubevirt.io={component}")
     pods = [each for each in found if "deletionTimestamp" not in each["metadata"]]
     assert pods
     for pod in (str(each["metadata"]["name"]) for each in pods):
         eventually(partial(answers, system, pod, reader), timeout=90, what=f"metrics of {component} in {pod}")
         assert SHOWN[component] in ask(system, pod, reader)[1]
-        assert ask(system, pod, stranger)[0] == 403
+        assert ask(system, pod, untrusted)[0] == 403
         assert ask(system, pod, "worthless")[0] == 401
         assert ask(system, pod, "")[0] in {401, 403}
         if component != "virt-api":

@@ -63,7 +63,7 @@ def started(kubectl: Kubectl, name: str, **spec: Any) -> tuple[dict[str, Any], P
     return vm, kubectl.api.get("pod", vm["status"]["podName"])
 
 
-def stranger(name: str, vm: dict[str, Any], *, owned: bool) -> Pod:
+def foreign_pod(name: str, vm: dict[str, Any], *, owned: bool) -> Pod:
     owner = {
         "apiVersion": vm["apiVersion"],
         "kind": vm["kind"],
@@ -117,12 +117,12 @@ def stay_alone(kubectl: Kubectl, pods: Mapping[str, Pod]) -> None:
         time.sleep(0.5)
 
 
-def test_strangers_labelled_pod_is_ignored(kubectl: Kubectl, make_namespace: Callable[[str], Kubectl]) -> None:
-    elsewhere = make_namespace("stranger")
+def test_foreign_pod_with_our_label_is_ignored(kubectl: Kubectl, make_namespace: Callable[[str], Kubectl]) -> None:
+    elsewhere = make_namespace("elsewhere")
     other = Tenant(elsewhere)
     kubectl.api.apply(tiny_vm("adopting", runStrategy="Halted"))
     vm = vm_of(kubectl, "adopting")
-    made = other.create(stranger(names.launcher_pod_name("adopting", vm["metadata"]["uid"], 1), vm, owned=False))
+    made = other.create(foreign_pod(names.launcher_pod_name("adopting", vm["metadata"]["uid"], 1), vm, owned=False))
     elsewhere.api.ready("pod", made["metadata"]["name"], timeout=120)
 
     kubectl.api.verb("adopting", "start")
@@ -164,7 +164,7 @@ def test_a_pod_remade_under_the_same_name_gets_no_guest(kubectl: Kubectl, tenant
     vm, pod = started(kubectl, "remade")
     tenant("delete", "pod", pod["metadata"]["name"], "--timeout=90s", timeout=100)
 
-    forged = tenant.create(stranger(pod["metadata"]["name"], vm, owned=True))
+    forged = tenant.create(foreign_pod(pod["metadata"]["name"], vm, owned=True))
 
     running = kubectl.api.until(
         "vm",
@@ -182,7 +182,7 @@ def test_a_pod_remade_under_the_same_name_gets_no_guest(kubectl: Kubectl, tenant
 def test_forged_pod_named_like_the_next_attempt_is_replaced(kubectl: Kubectl, tenant: Tenant) -> None:
     kubectl.api.apply(tiny_vm("squatted", runStrategy="Halted"))
     vm = vm_of(kubectl, "squatted")
-    forged = tenant.create(stranger(names.launcher_pod_name("squatted", vm["metadata"]["uid"], 1), vm, owned=True))
+    forged = tenant.create(foreign_pod(names.launcher_pod_name("squatted", vm["metadata"]["uid"], 1), vm, owned=True))
     # A halted VM deletes well-formed pods that claim to be its own, so the start must meet one.
     kubectl.api.verb("squatted", "start")
     kubectl.api.ready("vm", "squatted", timeout=120)
@@ -196,7 +196,7 @@ def test_forged_pod_named_like_the_next_attempt_is_replaced(kubectl: Kubectl, te
 def test_non_launcher_pod_blocks_nothing(kubectl: Kubectl, tenant: Tenant) -> None:
     kubectl.api.apply(tiny_vm("free", runStrategy="Halted"))
     vm = vm_of(kubectl, "free")
-    shapeless = stranger("virt-launcher-free-squat", vm, owned=True)
+    shapeless = foreign_pod("virt-launcher-free-squat", vm, owned=True)
     del shapeless["spec"]["containers"][0]["volumeMounts"]
     made = tenant.create(shapeless)
     kubectl.api.verb("free", "start")
@@ -224,14 +224,14 @@ def test_a_pod_deleted_by_force_is_never_two_qemu(kubectl: Kubectl, tenant: Tena
 def test_virt_controller_creates_and_deletes_launcher_pods_only(kubectl: Kubectl) -> None:
     account = f"--as=system:serviceaccount:{release.NAMESPACE}:virt-controller"
     vm = tiny_vm("nobody") | {"metadata": {"name": "nobody", "uid": "6b0a1c1e-0000-4000-8000-000000000009"}}
-    pod = stranger("virt-launcher-nobody-aaaaa", vm, owned=True)
+    pod = foreign_pod("virt-launcher-nobody-aaaaa", vm, owned=True)
     pod["spec"] |= {"automountServiceAccountToken": True}
 
     refused = kubectl.try_run(account, "create", "-f", "-", stdin=json.dumps(pod))
 
     assert refused.returncode != 0
     assert "virt-controller-pods.kubevirt.io" in refused.stderr
-    kubectl.api.create(stranger("bystander", vm, owned=False))
+    kubectl.api.create(foreign_pod("bystander", vm, owned=False))
     kept = kubectl.try_run(account, "delete", "pod", "bystander", "--wait=false")
     assert kept.returncode != 0
     assert "may delete only launcher pods" in kept.stderr

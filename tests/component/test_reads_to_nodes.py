@@ -23,7 +23,7 @@ from handler.streams.reading import Reading
 from handler.streams.server import Server, Target
 from tests.component.handler.tls import Authority, Operator, revoking
 from tests.component.handler.world import eventually
-from tests.component.test_streams_to_nodes import STRANGERS
+from tests.component.test_streams_to_nodes import UNTRUSTED
 
 
 class Song(Model):
@@ -138,9 +138,9 @@ async def test_a_machine_without_a_guest_is_not_asked_about(scene: Scene, status
         await scene.song.read(scene.vm(**status))
 
 
-@pytest.mark.parametrize("stranger", STRANGERS)
-async def test_strangers_at_the_nodes_address_are_not_believed(scene: Scene, stranger: str) -> None:
-    make: Callable[[Authority], Files] = STRANGERS[stranger]
+@pytest.mark.parametrize("untrusted", UNTRUSTED)
+async def test_untrusted_peers_at_the_nodes_address_are_not_believed(scene: Scene, untrusted: str) -> None:
+    make: Callable[[Authority], Files] = UNTRUSTED[untrusted]
     async with scene.handler(make(scene.authority)):
         with pytest.raises(errors.ServiceUnavailable, match="cannot connect"):
             await scene.song.read(scene.vm())

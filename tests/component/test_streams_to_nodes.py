@@ -91,7 +91,7 @@ async def test_the_handler_of_the_machines_node_gets_the_keystrokes(scene: Scene
     assert scene.typed == [b"root\n"]
 
 
-STRANGERS: dict[str, Callable[[Authority], Files]] = {
+UNTRUSTED: dict[str, Callable[[Authority], Files]] = {
     "another node": lambda authority: authority.node("node2"),
     "the key that all nodes shared": lambda authority: authority.shared(),
     "virt-api": lambda authority: authority.virt_api(),
@@ -100,9 +100,9 @@ STRANGERS: dict[str, Callable[[Authority], Files]] = {
 }
 
 
-@pytest.mark.parametrize("stranger", STRANGERS)
-async def test_strangers_at_the_nodes_address_get_no_stream(scene: Scene, stranger: str) -> None:
-    async with scene.handler(STRANGERS[stranger](scene.authority)):
+@pytest.mark.parametrize("untrusted", UNTRUSTED)
+async def test_untrusted_peers_at_the_nodes_address_get_no_stream(scene: Scene, untrusted: str) -> None:
+    async with scene.handler(UNTRUSTED[untrusted](scene.authority)):
         with pytest.raises(errors.ServiceUnavailable, match=r"^virt-handler of node node1 cannot be reached: "):
             async with scene.console():
                 pass

@@ -58,7 +58,7 @@ async def test_uninstall_waits_for_guest_pods_and_names_the_rest() -> None:
         container = {"name": "compute", "volumeMounts": [{"name": "run", "mountPath": "/run/kubevirt"}]}
         await api.put(PODS, {**pod, "spec": {"automountServiceAccountToken": False, "restartPolicy": "Never", "containers": [container]}})
         await api.put(PODS, machine("innocent"))
-        await api.put(PODS, machine("labelled-by-a-stranger", labels=ours))
+        await api.put(PODS, machine("labelled-by-a-tenant", labels=ours))
 
         done, said = await shut_down(client)
 
@@ -66,12 +66,12 @@ async def test_uninstall_waits_for_guest_pods_and_names_the_rest() -> None:
         assert "virtualmachine default/stuck" in said
         assert "pod default/virt-launcher-stuck-abcde" in said
         assert "innocent" not in said
-        assert "stranger" not in said
+        assert "tenant" not in said
         assert "--no-hooks" in said
         assert len([1 for method, _, _ in api.writes if method == "DELETE"]) == 1
 
 
-async def test_a_strangers_pod_with_our_label_holds_nothing_up() -> None:
+async def test_foreign_pod_with_our_label_holds_nothing_up() -> None:
     async with cluster() as (api, client):
         await api.put(PODS, machine("squatter", labels={"kubevirt.io": "virt-launcher"}))
 

@@ -106,8 +106,8 @@ async def test_requests_are_counted_by_verb_and_code(api: Api) -> None:
 
 
 async def test_a_credential_that_is_wrong_is_an_error_under_gos_name(api: Api, pki: Pki) -> None:
-    stranger = aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=pki.client()))
-    async with stranger, stranger.get(f"{api.url}/apis", headers={"Authorization": "Bearer bad"}) as refused:
+    untrusted = aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=pki.client()))
+    async with untrusted, untrusted.get(f"{api.url}/apis", headers={"Authorization": "Bearer bad"}) as refused:
         assert refused.status == 401
     attempts = (await families(api))["authentication_attempts"]
     assert {each.labels["result"]: each.value for each in attempts.samples}["error"] == 1

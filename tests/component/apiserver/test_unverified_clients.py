@@ -21,7 +21,7 @@ from tests.component.apiserver.widgets import WIDGETS, widget
 GET = b"GET /livez HTTP/1.1\r\nHost: a\r\n\r\n"
 BEGUN = b"GET /livez HTTP/1.1\r\nHost: a\r\nX: "
 HERE, ELSEWHERE = "127.0.0.2", "127.0.0.3"
-PER_ADDRESS, STRANGERS, SHAKING, SHAKING_PER_ADDRESS = 64, 512, 1024, 512
+PER_ADDRESS, UNVERIFIED, SHAKING, SHAKING_PER_ADDRESS = 64, 512, 1024, 512
 
 
 @dataclass
@@ -43,11 +43,11 @@ class Exposed:
 
     async def crowd(self, count: int, addresses: Sequence[str] = (HERE,), *, shaken: bool = True) -> list[Wire]:
         found = [await self.connect(addresses[number % len(addresses)], shaken=shaken) for number in range(count)]
-        await self.until(lambda: not shaken or self.strangers >= min(count, PER_ADDRESS * len(addresses), STRANGERS))
+        await self.until(lambda: not shaken or self.unverified >= min(count, PER_ADDRESS * len(addresses), UNVERIFIED))
         return found
 
     @property
-    def strangers(self) -> int:
+    def unverified(self) -> int:
         return sum(each.certificate is None for each in self._connections())
 
     def waiting(self) -> int:
@@ -123,18 +123,18 @@ async def test_half_a_handshake_holds_no_place_for_others(exposed: Exposed, pki:
     assert await exposed.serves(pki)
 
 
-async def test_strangers_of_one_address_are_few(exposed: Exposed, pki: Pki) -> None:
-    strangers = await exposed.crowd(PER_ADDRESS + 20)
-    assert await gone(strangers, 20)
-    assert await exposed.is_open(strangers[-1])
+async def test_unverified_clients_of_one_address_are_few(exposed: Exposed, pki: Pki) -> None:
+    unverified = await exposed.crowd(PER_ADDRESS + 20)
+    assert await gone(unverified, 20)
+    assert await exposed.is_open(unverified[-1])
     assert await exposed.is_open(await exposed.connect(ELSEWHERE))
     assert await exposed.serves(pki)
 
 
-async def test_strangers_of_many_addresses_are_few(exposed: Exposed, pki: Pki) -> None:
+async def test_unverified_clients_of_many_addresses_are_few(exposed: Exposed, pki: Pki) -> None:
     alone = await exposed.connect(ELSEWHERE)
-    strangers = await exposed.crowd(STRANGERS + 40, [f"127.0.1.{number + 1}" for number in range(10)])
-    assert await gone(strangers, 41)
+    unverified = await exposed.crowd(UNVERIFIED + 40, [f"127.0.1.{number + 1}" for number in range(10)])
+    assert await gone(unverified, 41)
     assert await exposed.is_open(alone), "the others take places from each other"
     assert await exposed.serves(pki)
 
@@ -161,7 +161,7 @@ async def test_heads_of_very_many_fields_are_refused(exposed: Exposed) -> None:
     assert (await wire.hear()).startswith(b"HTTP/1.1 431 ")
 
 
-async def test_strangers_heads_push_nothing_out_of_what_is_remembered(exposed: Exposed) -> None:
+async def test_heads_of_unverified_clients_evict_nothing_remembered(exposed: Exposed) -> None:
     wire = await exposed.connect()
     server = exposed.listener._server
     assert server is not None
@@ -207,9 +207,9 @@ async def test_requests_without_end_do_not_pile_up(exposed: Exposed, pki: Pki) -
 async def test_unread_answers_time_out(pki: Pki) -> None:
     async with exposing(pki, times=allowing(stall_seconds=0.5)) as exposed:
         wire = await exposed.connect(reads=False, room=4096)
-        await exposed.until(lambda: exposed.strangers == 1)
+        await exposed.until(lambda: exposed.unverified == 1)
         async with asyncio.timeout(20):
-            while exposed.strangers:
+            while exposed.unverified:
                 try:
                     async with asyncio.timeout(0.2):
                         await wire.say(GET * 100)
@@ -220,11 +220,11 @@ async def test_unread_answers_time_out(pki: Pki) -> None:
 
 async def test_endless_tls_key_updates_close_the_connection(exposed: Exposed, pki: Pki) -> None:
     wire = await exposed.connect(reads=False, room=4096)
-    await exposed.until(lambda: exposed.strangers == 1)
+    await exposed.until(lambda: exposed.unverified == 1)
     async with asyncio.timeout(20):
         for _ in range(20):
             wire.send(wire.ask_for_keys(200))
-        while exposed.strangers:
+        while exposed.unverified:
             await asyncio.sleep(0.05)
     assert await exposed.serves(pki)
 
@@ -266,10 +266,10 @@ async def test_handshake_flood_leaves_known_clients_their_turn(exposed: Exposed,
 async def test_the_flags_say_how_many(pki: Pki) -> None:
     flags = ("--max-unverified-connections=6", "--max-unverified-connections-per-address=4", "--max-connections=3")
     async with exposing(pki, *flags) as exposed:
-        strangers = [await exposed.connect() for _ in range(6)]
-        assert await gone(strangers, 2)
+        unverified = [await exposed.connect() for _ in range(6)]
+        assert await gone(unverified, 2)
         others = [await exposed.connect(ELSEWHERE) for _ in range(4)]
-        assert await gone([*strangers, *others], 4)
+        assert await gone([*unverified, *others], 4)
         page = (await exposed.api.get("/metrics")).body.decode()
         assert 'apiserver_connections{kind="unverified"} 6\n' in page
         assert 'apiserver_connections{kind="verified"} 1\n' in page

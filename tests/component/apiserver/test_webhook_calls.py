@@ -79,12 +79,12 @@ async def test_a_service_is_found_by_its_name_and_must_prove_it(pki: Pki) -> Non
 
 
 async def test_another_authority_is_another_connection(pki: Pki) -> None:
-    stranger = new_authority("stranger", HOUR, datetime.now(UTC)).certificate.decode()
+    untrusted = new_authority("untrusted", HOUR, datetime.now(UTC)).certificate.decode()
     async with serving(pki, "hooks.acc.svc") as (_, port), Caller(resolve=Loopback()) as caller:
         good = hook(pki, port)
         await caller.call(good, b"{}")
         with pytest.raises(CallFailed, match="certificate signed by unknown authority"):
-            await caller.call(replace(good, address=replace(good.address, authority=stranger)), b"{}")
+            await caller.call(replace(good, address=replace(good.address, authority=untrusted)), b"{}")
 
 
 async def test_a_connection_that_ended_while_it_was_idle_is_replaced(pki: Pki) -> None:

@@ -396,11 +396,11 @@ async def test_a_webhook_that_does_not_answer_in_time(world: World) -> None:
 
 
 async def test_webhooks_that_cannot_be_reached_follow_their_policy(world: World, pki: Pki) -> None:
-    stranger = world.hook("x")["clientConfig"] | {"caBundle": ""}
+    untrusted = world.hook("x")["clientConfig"] | {"caBundle": ""}
     cases: list[tuple[Json, Any, str]] = [
         ({"url": "https://127.0.0.1:9/x", "caBundle": world.bundle}, allow, "dial tcp 127.0.0.1:9: connect: connection refused"),
         ({"service": {"name": "nope", "namespace": "acc"}}, allow, 'Post "https://nope.acc.svc:443/?timeout=10s": dial tcp: lookup nope'),
-        (stranger, allow, "tls: failed to verify certificate: x509: certificate signed by unknown authority"),
+        (untrusted, allow, "tls: failed to verify certificate: x509: certificate signed by unknown authority"),
         ({"url": f"http://127.0.0.1:{world.port}/x"}, allow, "a webhook's URL must begin with https://"),
         ({"url": f"https://127.0.0.1:{world.port}/x", "caBundle": "bm90IGEgcGVt"}, allow, "could not get REST client"),
         ({}, lambda _: web.Response(status=307, headers={"Location": "/elsewhere"}), "redirect (307), which is not followed"),

@@ -335,7 +335,7 @@ async def test_etcds_only_member_is_refused_in_its_namespace(api: FakeAPI, tmp_p
         assert "move-etcd --to NODE" in answer["response"]["status"]["message"]
         _, answer = await ask(review("kubevirt-etcd-0", namespace="kubevirt", dryRun=True))
         assert (answer["response"]["allowed"], answer["response"]["status"]["code"]) == (False, 403)
-        assert (await ask(review("kubevirt-etcd-0")))[1]["response"]["allowed"], "a stranger's"
+        assert (await ask(review("kubevirt-etcd-0")))[1]["response"]["allowed"], "a untrusted's"
 
 
 async def test_pods_that_are_no_machines_may_go(api: FakeAPI, tmp_path: Path) -> None:
@@ -719,10 +719,10 @@ async def test_idle_connections_do_not_displace_a_waiting_one(api: HangingAPI, t
         async with asyncio.TaskGroup() as tasks:
             asked = tasks.create_task(ask(review()))
             await hung(api)
-            stranger = ssl.create_default_context()
-            stranger.check_hostname, stranger.verify_mode = False, ssl.CERT_NONE
+            untrusted = ssl.create_default_context()
+            untrusted.check_hostname, untrusted.verify_mode = False, ssl.CERT_NONE
             for _ in range(12):
-                _, writer = await asyncio.open_connection("127.0.0.1", ask.port, ssl=stranger)
+                _, writer = await asyncio.open_connection("127.0.0.1", ask.port, ssl=untrusted)
                 stack.callback(writer.close)
             api.go_on.set()
         assert asked.result()[0] == 200

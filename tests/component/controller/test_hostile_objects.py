@@ -96,9 +96,9 @@ async def test_hostile_pod_values_affect_no_other_machine(cluster: Cluster, capl
     """In labels or annotations of any pod. kube-apiserver checks types, not texts."""
     pod = await cluster.running()
     for number, value in enumerate([*TEXTS, None]):
-        stranger: dict[str, Any] = copy.deepcopy(pod)
-        stranger["metadata"] = {**stranger["metadata"], "name": f"stranger-{number}", "uid": f"stranger-{number}"}
-        for obj in (stranger, cluster.api.get(PODS, "ns", name_of(pod))):
+        foreign: dict[str, Any] = copy.deepcopy(pod)
+        foreign["metadata"] = {**foreign["metadata"], "name": f"foreign-{number}", "uid": f"foreign-{number}"}
+        for obj in (foreign, cluster.api.get(PODS, "ns", name_of(pod))):
             changed = copy.deepcopy(obj)
             changed["metadata"][where] = {**changed["metadata"].get(where, {}), key: VALUES[value] if value else ""}
             if value is None:

@@ -100,12 +100,12 @@ async def tenant(api: FakeAPI) -> AsyncIterator[Tenant]:
 async def test_forged_pod_of_another_namespace_is_ignored(api: FakeAPI, tenant: Tenant, phase: str) -> None:
     vm = a_vm()
     vm["metadata"]["uid"] = KNOWN
-    stranger = await api.put(PODS, tenant.forged(names.launcher_pod_name("testvm", KNOWN, 1), "elsewhere", KNOWN))
+    foreign = await api.put(PODS, tenant.forged(names.launcher_pod_name("testvm", KNOWN, 1), "elsewhere", KNOWN))
     await api.put(VMS, vm)
     own = await tenant.pod()
     await tenant.start_pod(own)
     await tenant.phase_is("Scheduled")
-    assert tenant.vm()["status"]["podUID"] == uid_of(own) != uid_of(stranger)
+    assert tenant.vm()["status"]["podUID"] == uid_of(own) != uid_of(foreign)
     if phase == "Running":
         await tenant.report_running()
     await api.edit(VMS, "ns", "testvm", lambda obj: obj["metadata"].update(deletionTimestamp="2026-01-01T00:00:00Z"))

@@ -501,7 +501,7 @@ async def test_a_stale_socket_is_replaced(scene: Scene) -> None:
         task.cancel()
 
 
-STRANGERS = {
+UNTRUSTED = {
     "a third node": lambda authority: authority.node("n3"),
     "the target itself": lambda authority: authority.node("n2"),
     "virt-api": lambda authority: authority.virt_api(),
@@ -515,9 +515,9 @@ STRANGERS = {
 """From our authority, but not the source node's."""
 
 
-@pytest.mark.parametrize("stranger", STRANGERS)
-async def test_only_the_source_node_gets_a_relay_or_releases(scene: Scene, stranger: str) -> None:
-    files = STRANGERS[stranger](scene.authority)
+@pytest.mark.parametrize("untrusted", UNTRUSTED)
+async def test_only_the_source_node_gets_a_relay_or_releases(scene: Scene, untrusted: str) -> None:
+    files = UNTRUSTED[untrusted](scene.authority)
     scene.expect()
 
     assert await scene.dial(Header("mig-1", "libvirt").encode(), files) == b""
@@ -540,8 +540,8 @@ async def test_address_of_another_node_gets_no_guest_data(scene: Scene, node: st
     assert scene.released == [False]
 
 
-@pytest.mark.parametrize("stranger", sorted(set(STRANGERS) - {"the target itself"}))
-async def test_server_that_is_not_the_target_gets_no_guest_data(scene: Scene, stranger: str) -> None:
+@pytest.mark.parametrize("untrusted", sorted(set(UNTRUSTED) - {"the target itself"}))
+async def test_server_that_is_not_the_target_gets_no_guest_data(scene: Scene, untrusted: str) -> None:
     heard = b""
 
     async def listen(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -550,7 +550,7 @@ async def test_server_that_is_not_the_target_gets_no_guest_data(scene: Scene, st
         writer.write(b"ok\n")
         writer.close()
 
-    tls = ServerTls(STRANGERS[stranger](scene.authority), clients=ssl.CERT_REQUIRED)
+    tls = ServerTls(UNTRUSTED[untrusted](scene.authority), clients=ssl.CERT_REQUIRED)
     server = await asyncio.start_server(listen, "127.0.0.1", 0, ssl=tls.context)
     destination = Destination("n2", f"127.0.0.1:{server.sockets[0].getsockname()[1]}")
     relay = Outgoing("mig-1", "source", destination, ClientTls(scene.source), scene.trust.node_of, scene.root)

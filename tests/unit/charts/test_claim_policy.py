@@ -19,7 +19,7 @@ POLICY: Final = "virt-controller-claims.kubevirt.io"
 (OWNED,) = claims.of_machine(a_pool(deleted="Delete"), 0)
 (KEPT,) = claims.of_machine(a_pool(), 0)
 USERS: Final = a_claim("data", labels={})
-STRANGER: Final = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "x", "uid": "uid-of-web"}
+OTHER_OWNER: Final = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "x", "uid": "uid-of-web"}
 OTHER_SET: Final = {"apiVersion": "kubevirt.io/v1alpha1", "kind": "VirtualMachineReplicaSet", "name": "x", "uid": "x"}
 
 
@@ -39,7 +39,7 @@ def changed(claim: Object, **metadata: Any) -> Object:
         ("CREATE", OWNED, None, ACCOUNT, True),
         ("DELETE", None, KEPT, ACCOUNT, True),
         ("CREATE", USERS, None, ACCOUNT, False),
-        ("CREATE", changed(KEPT, ownerReferences=[STRANGER]), None, ACCOUNT, False),
+        ("CREATE", changed(KEPT, ownerReferences=[OTHER_OWNER]), None, ACCOUNT, False),
         ("CREATE", changed(KEPT, ownerReferences=[OTHER_SET]), None, ACCOUNT, False),
         ("CREATE", changed(KEPT, finalizers=["x/y"]), None, ACCOUNT, False),
         ("DELETE", None, USERS, ACCOUNT, False),

@@ -86,7 +86,7 @@ def an_owner(**rest: Any) -> Object:
     return {"apiVersion": "kubevirt.io/v1alpha1", "kind": "VirtualMachine", "name": "testvm", "uid": "uid-1", **rest}
 
 
-STRANGER: Final = {"apiVersion": "apps/v1", "kind": "Job", "name": "x", "uid": "x"}
+OTHER_OWNER: Final = {"apiVersion": "apps/v1", "kind": "Job", "name": "x", "uid": "x"}
 
 
 async def adoption(world: World, old_owners: list[Object] | None, owners: list[Object]) -> str:
@@ -109,7 +109,7 @@ async def said_of(world: World, new: Object | None, old: Object, operation: Any,
     return said
 
 
-@pytest.mark.parametrize("old", [None, [], [STRANGER]], ids=["no owners", "none", "another"])
+@pytest.mark.parametrize("old", [None, [], [OTHER_OWNER]], ids=["no owners", "none", "another"])
 async def test_machine_may_become_owner_of_its_migration(world: World, old: list[Object] | None) -> None:
     assert await adoption(world, old, [*(old or []), an_owner()]) == ""
 
@@ -117,8 +117,8 @@ async def test_machine_may_become_owner_of_its_migration(world: World, old: list
 @pytest.mark.parametrize(
     ("old", "new"),
     [
-        ([STRANGER], [an_owner()]),
-        ([], [STRANGER]),
+        ([OTHER_OWNER], [an_owner()]),
+        ([], [OTHER_OWNER]),
         ([], [an_owner(kind="Pod")]),
         ([], [an_owner(apiVersion="kubevirt.io.example/v1")]),
         ([], [an_owner(name="other")]),
@@ -126,7 +126,16 @@ async def test_machine_may_become_owner_of_its_migration(world: World, old: list
         ([], [an_owner(blockOwnerDeletion=True)]),
         ([an_owner()], []),
     ],
-    ids=["an owner goes", "a stranger", "another kind", "another group", "another machine", "as controller", "blocks", "the machine goes"],
+    ids=[
+        "an owner goes",
+        "another owner",
+        "another kind",
+        "another group",
+        "another machine",
+        "as controller",
+        "blocks",
+        "the machine goes",
+    ],
 )
 async def test_other_owners_of_a_migration_are_refused(world: World, old: list[Object], new: list[Object]) -> None:
     assert "and nothing else" in await adoption(world, old, new)
@@ -165,17 +174,22 @@ async def of_machine(world: World, old: list[Object] | None, new: list[Object] |
     return said
 
 
-NOT_OF_SETS: Final = [of_set(controller=False), of_set(kind="VirtualMachine"), of_set(apiVersion="apps/v1"), STRANGER]
+NOT_OF_SETS: Final = [of_set(controller=False), of_set(kind="VirtualMachine"), of_set(apiVersion="apps/v1"), OTHER_OWNER]
 
 
 async def test_machines_of_sets_are_created_adopted_and_deleted(world: World) -> None:
     assert await of_machine(world, None, [of_set()], "CREATE") == ""
     assert await of_machine(world, [of_set()], None, "DELETE") == ""
-    for old, new in (([], [of_set()]), ([of_set()], []), ([STRANGER], [STRANGER, of_set()]), ([STRANGER, of_set()], [STRANGER])):
+    for old, new in (
+        ([], [of_set()]),
+        ([of_set()], []),
+        ([OTHER_OWNER], [OTHER_OWNER, of_set()]),
+        ([OTHER_OWNER, of_set()], [OTHER_OWNER]),
+    ):
         assert await of_machine(world, old, new, "UPDATE") == ""
 
 
-@pytest.mark.parametrize("owner", NOT_OF_SETS, ids=["no controller", "another kind", "another group", "a stranger"])
+@pytest.mark.parametrize("owner", NOT_OF_SETS, ids=["no controller", "another kind", "another group", "another owner"])
 async def test_machines_of_no_set_are_left_alone(world: World, owner: Object) -> None:
     assert "machines of sets" in await of_machine(world, None, [owner], "CREATE")
     assert "machines of sets" in await of_machine(world, [owner], None, "DELETE")

@@ -324,9 +324,9 @@ def test_pause_counts_from_the_newest_end_and_unknown_end_is_now() -> None:
 
 def test_failures_of_a_pod_in_another_namespace_are_not_its_own() -> None:
     """Without the policy, any user can write the label."""
-    strangers = evacuation(endTime="2026-01-01T00:00:59Z")
-    strangers["metadata"]["namespace"] = "others"
-    assert judged(migrations=(strangers,)).migration is not None
+    foreign = evacuation(endTime="2026-01-01T00:00:59Z")
+    foreign["metadata"]["namespace"] = "others"
+    assert judged(migrations=(foreign,)).migration is not None
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ def test_a_certificate_of_a_node_names_it(node: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "stranger",
+    "untrusted",
     [
         None,
         peer(),
@@ -53,9 +53,9 @@ def test_a_certificate_of_a_node_names_it(node: str) -> None:
         peer(("DNS", f"{'a.' * 121}a.virt-handler")),
     ],
 )
-def test_peers_without_a_valid_node_certificate_are_untrusted(stranger: Peer | None) -> None:
+def test_peers_without_a_valid_node_certificate_are_untrusted(untrusted: Peer | None) -> None:
     with pytest.raises(Untrusted):
-        node_of(stranger, NONE)
+        node_of(untrusted, NONE)
 
 
 @given(st.text(max_size=80))

@@ -29,7 +29,7 @@ def test_a_process_of_the_pod_is_known_by_its_cgroup(line: str) -> None:
 
 
 @pytest.mark.parametrize("line", ["0::/", f"0::/pod{UID}x/abc", f"0::/xpod{UID}", "0::/kubepods/podother/abc"])
-def test_a_stranger_is_not(line: str) -> None:
+def test_a_process_of_another_cgroup_is_not_in_the_pod(line: str) -> None:
     assert not in_pod(line, UID)
 
 

@@ -19,7 +19,7 @@ from apiserver.apis.meta.lines import one_line
         ("", ""),
     ],
 )
-def test_a_strangers_text_becomes_one_harmless_line(text: str, line: str) -> None:
+def test_untrusted_text_becomes_one_harmless_line(text: str, line: str) -> None:
     assert one_line(text, 20) == line
 
 

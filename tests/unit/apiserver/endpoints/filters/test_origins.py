@@ -73,7 +73,7 @@ def test_pages_that_the_operator_names_may(origin: str, *, allowed: bool) -> Non
 
 
 @pytest.mark.parametrize("text", ["example", ".*", r"console\.example\.com$", "^https", "^https://(a$"])
-def test_a_pattern_that_lets_strangers_in_is_refused(text: str) -> None:
+def test_a_pattern_that_lets_other_origins_in_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="--cors-allowed-origins"):
         patterns([text])
 

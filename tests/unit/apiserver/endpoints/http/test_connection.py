@@ -396,26 +396,26 @@ async def test_of_long_heads_that_do_not_end_there_are_few(handler: Handler) -> 
 
 
 @in_virtual_time
-async def test_strangers_are_given_less_time(handler: Handler) -> None:
+async def test_unverified_clients_are_given_less_time(handler: Handler) -> None:
     settings = replace(QUICK, unverified=replace(QUICK.unverified, head_seconds=0.1), verified=replace(QUICK.verified, head_seconds=5))
-    stranger = Line(handler, settings)
-    known = Line(handler, certificate=b"proxy", beside=stranger)
-    for line in (stranger, known):
+    unverified = Line(handler, settings)
+    known = Line(handler, certificate=b"proxy", beside=unverified)
+    for line in (unverified, known):
         line.connection.data_received(b"GET / HT")
     await asyncio.sleep(0.3)
-    assert (stranger.is_closed(), known.is_closed()) == (True, False)
-    await stranger.end()
+    assert (unverified.is_closed(), known.is_closed()) == (True, False)
+    await unverified.end()
 
 
-async def test_strangers_heads_are_not_remembered(handler: Handler) -> None:
-    stranger = Line(handler)
-    known = Line(handler, certificate=b"proxy", beside=stranger)
+async def test_heads_of_unverified_clients_are_not_remembered(handler: Handler) -> None:
+    unverified = Line(handler)
+    known = Line(handler, certificate=b"proxy", beside=unverified)
     for number in range(3):
         await known.send(GET % b"x")
-        await stranger.send(b"GET /s HTTP/1.1\r\nHost: h\r\nN: %d\r\n\r\n" % number)
-    server = stranger.server
+        await unverified.send(b"GET /s HTTP/1.1\r\nHost: h\r\nN: %d\r\n\r\n" % number)
+    server = unverified.server
     assert (len(server.heads._known), len(server.unverified_heads._known)) == (1, 0)
-    await stranger.end()
+    await unverified.end()
 
 
 async def test_unverified_requests_take_turns_and_others_do_not_wait(handler: Handler) -> None:

@@ -137,7 +137,7 @@ async def test_many_addresses_do_not_take_the_place_of_who_comes_alone(contexts:
     await listener.end()
 
 
-async def test_strangers_that_have_shaken_hands_are_counted_too(contexts: Contexts) -> None:
+async def test_unverified_clients_after_the_handshake_count_too(contexts: Contexts) -> None:
     listener = Listener(contexts, unverified=Caps(4, 2))
     clients = [listener.client(f"192.0.2.{number % 4}") for number in range(12)]
     for each in clients:
@@ -317,7 +317,7 @@ async def test_data_after_the_handshake_is_read_in_its_turn(contexts: Contexts) 
     await listener.end()
 
 
-async def test_of_a_stranger_little_is_taken_at_once(contexts: Contexts) -> None:
+async def test_little_is_read_at_once_from_an_unverified_client(contexts: Contexts) -> None:
     listener = Listener(contexts)
     for context, most in ((None, 16 << 10), (contexts.proxy, 64 << 10)):
         client = listener.client("192.0.2.1", context)

@@ -65,7 +65,7 @@ WRONG: dict[str, dict[str, Any]] = {
     "no base64": a_request(request="-----"),
     "something that is no base64 within it": a_request(request="*" + base64.b64encode(RIGHT).decode()),
     "no text": a_request(request=7),
-    "a stranger": a_request(username="system:serviceaccount:default:virt-handler"),
+    "another account": a_request(username="system:serviceaccount:default:virt-handler"),
     "the controller": a_request(username="system:serviceaccount:kubevirt:virt-controller"),
     "a kubelet": a_request(username="system:node:node1"),
     "cluster-admin": a_request(username="kubernetes-admin", groups=["system:masters"]),

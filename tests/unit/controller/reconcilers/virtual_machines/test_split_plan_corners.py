@@ -52,7 +52,7 @@ def test_assignment_reports_no_disks_that_were_not_awaited() -> None:
     assert [each["type"] for each in status["conditions"]] == ["Ready"]
 
 
-def test_strangers_are_named_for_a_pod_that_finds_no_node_alone() -> None:
+def test_incompatible_nodes_are_named_for_a_pod_without_a_node() -> None:
     vm = a_vm(phase="Scheduling", attempts=[an_attempt()])
     image = a_pod(phase="Pending")
     image["status"]["containerStatuses"][0]["state"] = {"waiting": {"reason": "ImagePullBackOff", "message": "no image"}}
