@@ -12,8 +12,9 @@ from typing import Any, Final
 from apiserver.apis.meta import errors
 from apiserver.apis.meta.objects import Object
 from apiserver.apis.virt.lifecycle import operations
+from apiserver.apis.virt.places.names import HOSTNAME_LABEL
 from apiserver.apis.virt.places.resources import VIRTUAL_MACHINES
-from apiserver.kubectl import messages, outcomes, progress, verbs
+from apiserver.kubectl import chosen_node, messages, outcomes, progress, verbs
 from apiserver.kubectl.access import Access
 from apiserver.kubectl.messages import Failure
 from apiserver.kubectl.migrations import Load, Waiting
@@ -60,6 +61,8 @@ async def act(load: Load, names: Sequence[str], verb: str, body: Mapping[str, An
         begun.append(await _request(access, name, verb, body, joins=waiting.wait and not dry_run, dry_run=dry_run))
 
     code = await each(names, request)
+    if begun and (node := (body.get("nodeSelector") or {}).get(HOSTNAME_LABEL)):
+        await chosen_node.warn(access, node)
     if not waiting.wait or dry_run:
         return code
     has_bar = waiting.is_terminal and len(begun) == 1
@@ -69,7 +72,8 @@ async def act(load: Load, names: Sequence[str], verb: str, body: Mapping[str, An
     async def tell(name: str) -> None:
         if problem := tasks[name].result():
             raise Failure(problem)
-        print(f"virtualmachine.kubevirt.io/{name}: {verb} done", flush=True)
+        end = f"sent; the guest may ignore it: then use kubectl virt reset {name}" if verb == "softreboot" else "done"
+        print(f"virtualmachine.kubevirt.io/{name}: {verb} {end}", flush=True)
 
     return await each(list(tasks), tell) or code
 

@@ -216,9 +216,9 @@ async def _act(parsed: argparse.Namespace, load: migrations.Load) -> int:
             parsed.names, lambda name: migrations.cancel(name, load, waiting, by_migration=name in named, dry_run=dry_run)
         )
     body = verbs.body_of(parsed)
-    if getattr(parsed, "node", None):
-        await chosen_node.warn(await load(), parsed.node)
     if parsed.command == "migrate":
+        if parsed.node:
+            await chosen_node.warn(await load(), parsed.node)
         return await acting.each(parsed.names, lambda name: migrations.migrate(name, load, waiting, body, dry_run=dry_run))
     return await acting.act(load, parsed.names, parsed.command, body, waiting, dry_run=dry_run)
 

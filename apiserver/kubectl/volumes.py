@@ -42,8 +42,11 @@ def disk_of(claim: str, name: str | None, serial: str | None, bus: str | None, s
 
 
 def with_disk(vm: Object, disk: Object) -> Object:
-    """Return the machine with another disk, or a medium in its empty drive of this name. Raises Failure for a taken name."""
+    """Return the machine with another disk, or a medium in its empty drive of this name. Raises Failure for a taken name or claim."""
     there, named = _disks(vm), disks.defaulted(dig_vm(vm, "spec", "domain") or {})
+    claim = disk["source"]["name"]
+    if owner := next((each["name"] for each in named if disks.claim_of(each) == claim.lower()), ""):
+        raise Failure(f"error: PersistentVolumeClaim {claim} is already disk {owner} of virtual machine {name_of(vm)}")
     if place := [at for at, each in enumerate(named) if each["name"] == disk["name"]]:
         if disks.is_empty_drive(named[place[0]]) and disk.keys() <= {"name", "type", "source"}:
             there[place[0]] = there[place[0]] | disk
@@ -59,6 +62,9 @@ def without(vm: Object, claim: str | None, name: str | None) -> Object:
     """
     named = disks.defaulted(dig_vm(vm, "spec", "domain") or {})
     gone = [place for place, each in enumerate(named) if _is_meant(each, claim, name)]
+    if not gone and (left := _unreleased(vm, claim, name)):
+        restart = f"unmount it there and wait, or: kubectl virt restart {name_of(vm)}"
+        raise Failure(f"error: the guest of virtual machine {name_of(vm)} has not released disk {left} yet: {restart}")
     if len(gone) != 1:
         what = "several such disks: choose one by --disk-name" if gone else "no such disk"
         there = ", ".join(each["name"] for each in named)
@@ -72,6 +78,12 @@ def without(vm: Object, claim: str | None, name: str | None) -> Object:
 
 def _is_meant(disk: Object, claim: str | None, name: str | None) -> bool:
     return (name is None or disk["name"] == name) and (claim is None or disks.claim_of(disk) == claim.lower())
+
+
+def _unreleased(vm: Object, claim: str | None, name: str | None) -> str:
+    if phases.phase_of(vm) not in phases.WITH_GUEST:
+        return ""
+    return next((str(each["name"]) for each in hot_plug.removed(vm) if _is_meant(each, claim, name)), "")
 
 
 def _loss(vm: Object, claim: str | None, name: str | None) -> str:

@@ -48,6 +48,7 @@ class LauncherRefused(Exception):
         self.reason = refusal.reason
         self.disks = refusal.disks
         self.full = refusal.full
+        self.unresolved = refusal.unresolved
         self.status = refusal.status
 
 

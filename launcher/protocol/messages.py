@@ -708,6 +708,8 @@ class Refusal:
     """For ``NotReady``: the disks with missing images."""
     full: bool = False
     """Their claims have too little room for these disks; the message says how much."""
+    unresolved: tuple[str, ...] = ()
+    """Those of ``disks`` with servers that have no address."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,11 +6,13 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from aiohttp import web
 
 from apiserver.apis.meta import errors, times
-from apiserver.kubectl import chosen_node, commands, fencing, node_list
+from apiserver.kubectl import acting, chosen_node, commands, fencing, node_list
 from apiserver.kubectl.access import Access
 from apiserver.kubectl.messages import Failure
+from apiserver.kubectl.migrations import Waiting
 from tests.fakes.kubeapi import FakeAPI
 
 NODES = "/api/v1/nodes"
@@ -198,6 +200,19 @@ async def test_choosing_an_unknown_node_warns(
     await chosen_node.warn(access, node)
     line = f"Warning: no node has the label kubernetes.io/hostname={node}: the guest waits for one. kubectl virt nodes lists all\n"
     assert capsys.readouterr().err == (line if warned else "")
+
+
+@pytest.mark.parametrize("answer", [web.json_response({}), errors.Conflict("already on")])
+async def test_only_an_accepted_start_warns_about_its_node(
+    api: FakeAPI, access: Access, capsys: pytest.CaptureFixture[str], answer: web.Response | errors.Conflict
+) -> None:
+    async def load() -> Access:
+        return access
+
+    await api.put(NODES, {"metadata": {"name": "node1"}})
+    api.refusals = [answer]
+    code = await acting.act(load, ["web"], "start", {"nodeSelector": {"kubernetes.io/hostname": "node9"}}, Waiting())
+    assert ("Warning: no node has the label" in capsys.readouterr().err) == (code == 0) == isinstance(answer, web.Response)
 
 
 async def test_without_a_right_to_nodes_none_is_unknown(api: FakeAPI, access: Access, capsys: pytest.CaptureFixture[str]) -> None:

@@ -110,6 +110,13 @@ async def test_a_reset_is_waited_for(world: World, capsys: pytest.CaptureFixture
         assert said.out.splitlines()[-1] == "virtualmachine.kubevirt.io/web: reset done"
 
 
+async def test_a_soft_reboot_does_not_claim_a_reboot(world: World, capsys: pytest.CaptureFixture[str]) -> None:
+    async with asyncio.TaskGroup() as group:
+        group.create_task(world.answer(result="Succeeded", message=""))
+        assert await world.act("softreboot", WAIT) == 0
+    assert capsys.readouterr().out.endswith("/web: softreboot sent; the guest may ignore it: then use kubectl virt reset web\n")
+
+
 async def test_reset_without_a_timely_result_is_a_failure(world: World, capsys: pytest.CaptureFixture[str]) -> None:
     assert await world.act("reset", Waiting(wait=True, seconds=0.1)) == 1
     assert "timed out waiting for the reset of virtual machine ns/web, which continues" in capsys.readouterr().err

@@ -11,6 +11,7 @@ from apiserver.kubectl.access import Access
 from apiserver.kubectl.messages import Failure
 from tests.fakes.kubeapi import FakeAPI
 
+DATA = {"name": "data", "type": "PersistentVolumeClaim", "source": {"name": "data"}}
 VMS = "/apis/kubevirt.io/v1alpha1/virtualmachines"
 ROOT = {"type": "PersistentVolumeClaim", "source": {"name": "root"}}
 
@@ -76,7 +77,7 @@ async def test_medium_of_a_drive_is_inserted_and_ejected(api: FakeAPI, access: A
 @pytest.mark.parametrize(
     ("phase", "runs", "told"),
     [
-        ("Running", [ROOT, {**ROOT, "name": "data"}], ": the guest loses the disk when it gives it back, at the latest at its next start"),
+        ("Running", [ROOT, DATA], ": the guest loses the disk when it gives it back, at the latest at its next start"),
         ("Running", [ROOT], ": the guest did not have it yet"),
         ("Stopped", [ROOT], ""),
     ],
@@ -88,12 +89,16 @@ async def test_removal_says_what_it_means_for_the_guest(
     status = {"phase": phase, "running": {"generation": 1, "domain": {"devices": {"disks": runs}}}}
     await api.put(VMS, {**api.get(VMS, "default", "web"), "status": status})
     assert await run(access, "removevolume", "web", "--claim", "data") == f"virtualmachine.kubevirt.io/web edited{told}"
+    again = "the guest of virtual machine web has not released disk data yet" if len(runs) == 2 else "virtual machine web has no such disk"
+    with pytest.raises(Failure, match=again):
+        await run(access, "removevolume", "web", "--claim", "data")
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (("addvolume", "web", "--claim", "x", "--disk-name", "disk0"), "has a disk disk0 already"),
+        (("addvolume", "web", "--claim", "Root"), "PersistentVolumeClaim Root is already disk disk0 of virtual machine web"),
         (("removevolume", "web", "--claim", "x"), "virtual machine web has no such disk; its disks: disk0"),
         (("removevolume", "web"), "name the disk by --claim or --disk-name"),
         (("removevolume", "none", "--claim", "root"), '"none" not found'),

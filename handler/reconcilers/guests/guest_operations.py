@@ -23,7 +23,7 @@ RESULTS: Final[Mapping[messages.OperationState, operations.Result]] = {"succeede
 _DONE: Final[Mapping[str, tuple[str, str]]] = {
     operations.RESET: ("Reset", "the guest was reset"),
     operations.RESUME: ("Unpaused", "the guest continues"),
-    operations.SOFT_REBOOT: ("RebootRequested", "the guest was asked to reboot"),
+    operations.SOFT_REBOOT: ("RebootRequested", "the guest was asked to reboot, and may ignore it"),
     operations.INJECT_NMI: ("NMIInjected", "the guest got a non-maskable interrupt"),
     operations.SEND_KEY: ("KeysSent", "keys were pressed in the guest"),
     operations.SUSPEND: ("Saved", "the guest's memory is saved"),

@@ -182,7 +182,8 @@ class GuestStart:
     async def _write_refusal(self, vm: Object, refused: LauncherRefused) -> Result:
         now = self._ports.clock.now()
         if refused.reason == "NotReady":
-            status = guest_status.waiting_for_disks(vm, refused.disks, str(refused), now, full=refused.full)
+            told = (vm, refused.disks, str(refused), now)
+            status = guest_status.waiting_for_disks(*told, full=refused.full, unresolved=refused.unresolved)
             if await self._writer.write(vm, status) and guest_status.is_news_of_disks(vm, status):
                 found = objects.condition(status["conditions"], conditions.DISKS_READY) or {}
                 self._ports.emit(vm, "Warning", str(found.get("reason")), str(found.get("message")))

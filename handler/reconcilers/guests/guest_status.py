@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Final
@@ -315,39 +315,42 @@ def with_disks_fault(vm: Object, status: Object, reason: str, message: str, now:
     return objects.with_status_condition(status, told, now=times.to_rfc3339(now))
 
 
-def waiting_for_disks(vm: Object, names: Sequence[str], message: str, now: datetime, *, full: bool) -> Object:
+def waiting_for_disks(
+    vm: Object, names: Sequence[str], message: str, now: datetime, *, full: bool, unresolved: Collection[str] = ()
+) -> Object:
     """Return the status while a launcher waits for a disk: for room (``full``; ``message`` says where), else for a server or an image.
 
-    ``names``: the disks that wait.
+    ``names``: the disks that wait; ``unresolved``: for a host name.
     """
     if full:
         return waiting_for_room(vm, message, now)
-    return waiting_for_servers(vm, names, now) or waiting_for_images(vm, names, now)
+    return waiting_for_servers(vm, names, now, unresolved) or waiting_for_images(vm, names, now)
 
 
 def waiting_for_images(vm: Object, names: Sequence[str], now: datetime) -> Object:
-    """Return the status while the pod waits for images in claims; equal to the old one if already written.
+    """Return the status while the pod waits for images in claims.
 
-    ``names`` are the launcher's disks; others than the machine's are ignored.
+    Of ``names``, from the launcher, those of other machines are ignored.
     """
     return waiting(vm, conditions.DISK_IMAGE_NOT_FOUND, printable(f"{_missing_images(vm, names)}; {GIVE_AN_IMAGE}"), now)
 
 
-def waiting_for_servers(vm: Object, names: Sequence[str], now: datetime) -> Object | None:
+def waiting_for_servers(vm: Object, names: Sequence[str], now: datetime, unresolved: Collection[str] = ()) -> Object | None:
     """Return the status if some of these disks wait for a server, else None.
 
-    ``names`` come from the launcher; those without a server (network storage or NBD plugin) are ignored.
+    Of ``names``, from the launcher, those without a server are ignored.
     """
-    unreachable = _unreachable_servers(vm, names)
+    unreachable = _unreachable_servers(vm, names, unresolved)
     return (
         waiting(vm, conditions.DISK_SERVER_SILENT, printable(f"{unreachable}; the guest starts when it does"), now) if unreachable else None
     )
 
 
-def _unreachable_servers(vm: Object, names: Sequence[str]) -> str:
+def _unreachable_servers(vm: Object, names: Sequence[str], unresolved: Collection[str] = ()) -> str:
     told = frozenset(names)
     named = ((each["name"], _server(each)) for each in disks.defaulted(domain_of(vm)) if each["name"] in told)
-    return "; ".join(f"disk {name!r}: {server} does not answer" for name, server in named if server)
+    why = dict.fromkeys(unresolved, ": its name does not resolve")
+    return "; ".join(f"disk {name!r}: {server} does not answer{why.get(name, '')}" for name, server in named if server)
 
 
 def _server(disk: Object) -> str:
@@ -358,7 +361,7 @@ def _server(disk: Object) -> str:
 
 
 def waiting_for_room(vm: Object, message: str, now: datetime) -> Object:
-    """Return the status while the pod waits for room in claims; equal to the old one if already written."""
+    """Return the status while the pod waits for room in claims."""
     return waiting(vm, conditions.CLAIM_TOO_SMALL, printable(message), now)
 
 

@@ -38,6 +38,8 @@ def why_unavailable(domain: Observation | None, *, stopping: bool, frozen: bool 
         return "the guest is not running"
     if stopping:
         return "the guest is being shut down"
+    if domain.state is State.PAUSED:
+        return "the guest is paused; unpause it first (kubectl virt unpause)"
     if not domain.agent_connected:
         return "no guest agent is connected: install the package qemu-guest-agent in the guest and start it"
     if domain.state is not State.RUNNING:

@@ -8,8 +8,17 @@ from launcher.protocol import messages
 class RequestRefused(Exception):
     """A request that is answered with a ``Refusal``."""
 
-    def __init__(self, reason: messages.RefusalReason, message: str, disks: tuple[str, ...] = (), *, full: bool = False) -> None:
+    def __init__(
+        self,
+        reason: messages.RefusalReason,
+        message: str,
+        disks: tuple[str, ...] = (),
+        *,
+        full: bool = False,
+        unresolved: tuple[str, ...] = (),
+    ) -> None:
         super().__init__(message)
         self.reason = reason
         self.disks = disks
         self.full = full
+        self.unresolved = unresolved

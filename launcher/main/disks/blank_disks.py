@@ -136,5 +136,9 @@ def _words(error: OSError) -> str:
             return "its file system does not support files of that size"
         case errno.EPERM | errno.EOPNOTSUPP | errno.ENOLCK:
             return f"its file system does not support links or locks ({error.strerror}); create {layout.DISK_IMAGE} yourself"
+        case errno.EACCES:
+            user, group = os.geteuid(), os.getegid()
+            cure = f"where the storage ignores fsGroup, as hostPath and NFS do: chown {user}:{group}"
+            return f"{error.strerror}: user {user}, group {group} cannot write to the claim's directory; {cure}"
         case _:
             return str(error.strerror or error)

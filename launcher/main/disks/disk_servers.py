@@ -15,7 +15,7 @@ from launcher.main.disks import files
 ANSWER_SECONDS: Final = 5.0
 """To connect, including name resolution."""
 CONNECTIONS: Final = ("/proc/self/net/tcp", "/proc/self/net/tcp6")
-"""QEMU has one to each such disk's server; the guest's own are not among them."""
+"""QEMU has one to each disk's server; the guest's are not listed."""
 _ESTABLISHED: Final = "01"
 
 Endpoints = Mapping[str, tuple[tuple[str, int], ...]]
@@ -25,8 +25,9 @@ Endpoints = Mapping[str, tuple[tuple[str, int], ...]]
 class ServersUnreachable(files.NotReady):
     """Servers of the machine's disks do not answer, which may change."""
 
-    def __init__(self, names: tuple[str, ...]) -> None:
-        super().__init__(names, "; ".join(f"disk {name!r}: its server does not answer" for name in names))
+    def __init__(self, names: tuple[str, ...], unresolved: tuple[str, ...] = ()) -> None:
+        why = dict.fromkeys(unresolved, "its server's name does not resolve")
+        super().__init__(names, "; ".join(f"disk {name!r}: {why.get(name, 'its server does not answer')}" for name in names), unresolved)
 
 
 class Network:
@@ -40,6 +41,15 @@ class Network:
         except (OSError, UnicodeError):  # UnicodeError: host names outside of IDNA
             return False
         writer.close()
+        return True
+
+    async def resolves(self, host: str) -> bool:
+        """Return whether a host name has an address, within ``ANSWER_SECONDS``."""
+        try:
+            async with asyncio.timeout(ANSWER_SECONDS):
+                await asyncio.get_running_loop().getaddrinfo(host, None)
+        except (OSError, UnicodeError):
+            return False
         return True
 
     def listens(self, path: str) -> bool:
@@ -68,10 +78,13 @@ NETWORK: Final = Network()
 
 
 async def require(specification: Mapping[str, Any], network: Network) -> None:
-    """Require an answer from the server of each network disk, and a process at each plugin's socket; else raise ServersUnreachable."""
+    """Raise ServersUnreachable unless each network disk's server answers, and a process listens at each plugin's socket."""
     endpoints, sockets = endpoints_of(specification), sockets_of(specification)
-    if unreachable := (*await without_answer(endpoints, network), *without_listener(sockets, network)):
-        raise ServersUnreachable(unreachable)
+    silent = await without_answer(endpoints, network)
+    if unreachable := (*silent, *without_listener(sockets, network)):
+        hosts = {name: {host for host, _ in endpoints[name]} for name in silent}
+        resolved = {host: await network.resolves(host) for host in set().union(*hosts.values())}
+        raise ServersUnreachable(unreachable, tuple(name for name in silent if not any(resolved[host] for host in hosts[name])))
 
 
 def endpoints_of(specification: Mapping[str, Any]) -> Endpoints:
@@ -91,7 +104,7 @@ def without_listener(sockets: Mapping[str, str], network: Network) -> tuple[str,
 
 
 async def without_answer(endpoints: Endpoints, network: Network) -> tuple[str, ...]:
-    """Return the names of the disks with no answering server at any of their addresses."""
+    """Return the names of disks with no answering server."""
     async with asyncio.TaskGroup() as group:
         tasks = {name: group.create_task(_any_answers(each, network)) for name, each in endpoints.items()}
     return tuple(name for name, task in tasks.items() if not task.result())

@@ -24,11 +24,12 @@ class DiskUnusable(Exception):
 
 
 class NotReady(DiskUnusable):
-    """A disk is not ready yet; the start can be repeated."""
+    """A disk is not ready yet; the start can be repeated. ``unresolved``: those that wait for a host name."""
 
-    def __init__(self, disks: tuple[str, ...], message: str) -> None:
+    def __init__(self, disks: tuple[str, ...], message: str, unresolved: tuple[str, ...] = ()) -> None:
         super().__init__(message)
         self.disks = disks
+        self.unresolved = unresolved
 
 
 class ImagesMissing(NotReady):

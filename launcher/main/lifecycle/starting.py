@@ -65,7 +65,8 @@ class Start:
                 await self._make(request)
         except files.NotReady as error:
             self._record.take(known.disowned)
-            raise RequestRefused("NotReady", str(error), error.disks, full=isinstance(error, files.NoRoom)) from error
+            full = isinstance(error, files.NoRoom)
+            raise RequestRefused("NotReady", str(error), error.disks, full=full, unresolved=error.unresolved) from error
         except StartFailure as error:
             async with self._making.until_abandoned():
                 await self._fail(error)

@@ -122,7 +122,8 @@ class Server:
         try:
             answer = await self._carry_out(call)
         except RequestRefused as refused:
-            connection.answer(messages.Refusal(call.id, refused.reason, str(refused), self._status(), refused.disks, refused.full))
+            told = (refused.disks, refused.full, refused.unresolved)
+            connection.answer(messages.Refusal(call.id, refused.reason, str(refused), self._status(), *told))
         except Exception as error:  # request boundary: an error of ours must not end the process that holds the guest
             logger.exception("a request failed unexpectedly", extra={"request": type(call.request).__name__})
             connection.answer(

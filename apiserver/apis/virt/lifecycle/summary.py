@@ -12,7 +12,7 @@ from typing import Any, Final
 from apiserver.apis.meta import objects
 from apiserver.apis.meta.lines import one_line
 from apiserver.apis.virt.kinds import dig_vm
-from apiserver.apis.virt.lifecycle import conditions, freezing, phases, power
+from apiserver.apis.virt.lifecycle import conditions, freezing, managed_save, phases, power
 
 Object = Mapping[str, Any]
 
@@ -65,11 +65,11 @@ def word(vm: Object) -> str:
 def reason(vm: Object) -> str | None:
     """Return in one line why the machine is not ready, or what a ready one lacks; None: nothing."""
     found = _condition(vm, conditions.PAUSED) if word(vm) == PAUSED else _condition(vm, conditions.READY)
-    if not found and phases.phase_of(vm) in phases.ENDED:
-        return one_line(power.decide(vm).message, MAX_REASON)
     if found.get("type") == conditions.READY and found.get("status") == "True":
         return one_line(_lacks(vm), MAX_REASON) or None
-    return one_line(str(found.get("message") or ""), MAX_REASON) or None
+    why = power.decide(vm).message if not found and phases.phase_of(vm) in phases.ENDED else str(found.get("message") or "")
+    saved = managed_save.of(vm) if word(vm) == phases.STOPPED else None
+    return one_line(f"{why}; {managed_save.in_words(saved, objects.name_of(vm))}" if saved else why, MAX_REASON) or None
 
 
 def _lacks(vm: Object) -> str:

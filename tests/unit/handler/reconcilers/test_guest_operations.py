@@ -47,7 +47,7 @@ def test_launchers_message_is_bounded() -> None:
     [
         ("Reset", "Succeeded", "", ("Normal", "Reset", "the guest was reset")),
         ("Resume", "Succeeded", "", ("Normal", "Unpaused", "the guest continues")),
-        ("SoftReboot", "Succeeded", "", ("Normal", "RebootRequested", "the guest was asked to reboot")),
+        ("SoftReboot", "Succeeded", "", ("Normal", "RebootRequested", "the guest was asked to reboot, and may ignore it")),
         ("InjectNMI", "Succeeded", "", ("Normal", "NMIInjected", "the guest got a non-maskable interrupt")),
         ("SendKey", "Succeeded", "", ("Normal", "KeysSent", "keys were pressed in the guest")),
         ("Freeze", "Succeeded", "", ("Normal", "Frozen", "the guest's file systems are frozen")),

@@ -449,6 +449,10 @@ def test_server_wait_names_disk_and_server_and_is_written_once() -> None:
     assert guest_status.waiting_for_servers({**vm, "status": status}, ("unit",), NOW + timedelta(minutes=1)) == status
     assert guest_status.waiting_for_servers(vm, ("disk0",), NOW) is None
 
+    nameless = guest_status.waiting_for_disks(vm, ("data",), "", NOW, full=False, unresolved=("data", "forged"))
+    disks = objects.condition(nameless["conditions"], "DisksReady") or {}
+    assert "NBD server nbd.example port 10809 does not answer: its name does not resolve; " in disks["message"]
+
 
 def test_silent_server_is_reported_until_it_answers() -> None:
     vm = with_servers()

@@ -38,7 +38,8 @@ def test_agent_turn_follows_the_domain_state(domain: Observation | None, *, stop
         (RUNNING, True, "the guest is being shut down"),
         (DEAF, True, "the guest is being shut down"),
         (DEAF, False, "no guest agent is connected: "),
-        (PAUSED, False, "the guest is paused, and so is its agent"),
+        (PAUSED, False, "the guest is paused; unpause it first"),
+        (dataclasses.replace(PAUSED, agent_connected=False), False, "the guest is paused; unpause it first"),
         (RUNNING, False, ""),
     ],
 )

@@ -144,6 +144,7 @@ def test_a_file_system_that_does_not_tell_its_room_is_tried(claim: Path) -> None
         (os.ftruncate, errno.EDQUOT, files.NoRoom, "the claim is full"),
         (os.ftruncate, errno.EFBIG, files.DiskUnusable, "its file system does not support files of that size"),
         (os.link, errno.EPERM, files.DiskUnusable, "does not support links or locks"),
+        (os.open, errno.EACCES, files.DiskUnusable, f"Permission denied: user {os.geteuid()}, group {os.getegid()} cannot write"),
         (os.open, errno.EROFS, files.DiskUnusable, "Read-only file system"),
     ],
 )

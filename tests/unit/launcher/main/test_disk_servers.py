@@ -56,6 +56,20 @@ async def test_a_start_waits_for_the_servers_of_all_disks(world: World, answers:
     assert len(world.hypervisor.created) == 1
 
 
+async def test_unresolved_host_names_are_told(world: World, answers: FakeNetwork) -> None:
+    specification = {"devices": {"disks": [{**NBD, "source": {"host": "nbd.invalid"}}, ISCSI]}}
+    with pytest.raises(RequestRefused) as refused:
+        await world.domain.handle(messages.Sync(dataclasses.replace(MACHINE, domain={**MACHINE.domain, **specification})))
+    assert str(refused.value) == "disk 'data': its server's name does not resolve; disk 'unit': its server does not answer"
+    assert (refused.value.disks, refused.value.unresolved) == (("data", "unit"), ("data",))
+    assert answers.ports == set()
+
+
+@pytest.mark.parametrize(("host", "resolves"), [("127.0.0.1", True), ("nothing.invalid", False), ("x" * 64, False)])
+async def test_only_known_host_names_resolve(host: str, *, resolves: bool) -> None:
+    assert await NETWORK.resolves(host) is resolves
+
+
 async def test_guest_resumes_when_all_its_servers_are_back(world: World, answers: FakeNetwork) -> None:
     answers.ports = {10809, 3260}
     await world.domain.handle(messages.Sync(MACHINE))

@@ -89,6 +89,9 @@ class FakeNetwork(Network):
         await asyncio.sleep(0)
         return bool(host) and port in self.ports
 
+    async def resolves(self, host: str) -> bool:
+        return not host.endswith(".invalid")
+
     def listens(self, path: str) -> bool:
         self.looked()
         return path in self.listening

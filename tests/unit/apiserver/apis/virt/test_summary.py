@@ -116,6 +116,20 @@ def test_machine_without_ready_condition_says_why_it_is_off() -> None:
     assert summary.reason(a_vm("Pending")) is None
 
 
+@pytest.mark.parametrize("claim", [{"claimName": "mem"}, {"nodeName": "n" * 12}])
+def test_reason_of_a_stopped_machine_has_its_saved_memory(claim: dict[str, str]) -> None:
+    saved = {"sizeBytes": 56 << 20, **claim}
+    told = (
+        summary.reason(
+            a_vm("Stopped", ready="StopRequested", request={"action": "Stop", "runStrategy": "Always"}, managedSave=saved, **ENDED)
+        )
+        or ""
+    )
+    assert told.startswith("Ready says why; the guest's memory is saved ")
+    assert told.endswith("(56 MiB); to continue it: kubectl virt resume a")
+    assert summary.reason(a_vm("Suspended", ready="Suspended", managedSave=saved, **STOPPED)) == "Ready says why"
+
+
 def test_wide_table_tells_what_a_ready_guest_lacks() -> None:
     ready = {"type": "Ready", "status": "True"}
     restart = {"type": "RestartRequired", "status": "True", "message": "the guest runs without these edits: spec.domain.cpu.cores"}
