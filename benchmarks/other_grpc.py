@@ -48,17 +48,14 @@ class _Storage:
         return int(response.header.revision)
 
     async def get(self, key: str) -> Entry | None:
-        """Return the entry of ``key``, or None."""
         response = await self._range(rpc.RangeRequest(key=self._keys.inner(key)), timeout=5.0, metadata=METADATA)
         return self._keys.entry(response.kvs[0]) if response.kvs else None
 
     async def revision(self) -> int:
-        """Return the store's revision."""
         response = await self._range(rpc.RangeRequest(key=b"\0", keys_only=True), timeout=5.0, metadata=METADATA)
         return int(response.header.revision)
 
     async def range(self, prefix: str) -> Page:
-        """Return all entries with ``prefix``."""
         begin, end = self._keys.bounds(prefix)
         entries: list[Entry] = []
         revision = 0
@@ -73,7 +70,6 @@ class _Storage:
 
     @asynccontextmanager
     async def watch(self, prefix: str, *, after: int) -> AsyncIterator[AsyncIterator[Batch]]:
-        """Watch changes with ``prefix`` after revision ``after``; yield an iterator of their batches."""
         begin, end = self._keys.bounds(prefix)
         create = rpc.WatchCreateRequest(key=begin, range_end=end, start_revision=after, prev_kv=True, fragment=True)
 

@@ -80,8 +80,6 @@ class CutAPI(FakeAPI):
 
 
 class Rest:
-    """Acts as the kubelet, virt-handler and virt-launcher."""
-
     def __init__(self, cluster: Cluster, api: CutAPI) -> None:
         self.cluster, self.api = cluster, api
         self.starts_pods = True
