@@ -45,7 +45,7 @@ class ServedVersions:
         return [each.resource for each in self._strategies.values() if each.hub is strategy.hub]
 
     def shown(self, obj: HubObject, target: Resource) -> Object:
-        """Return ``obj`` in the version of ``target``: a copy; for the stored version ``obj`` itself."""
+        """Return ``obj`` in the version of ``target``."""
         strategy = self._strategies[target]
         return obj if strategy.hub is strategy else strategy.from_hub(deepcopy(obj))
 

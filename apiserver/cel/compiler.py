@@ -52,7 +52,7 @@ class Compiler:
         self._environment = environment
 
     def slot(self) -> int:
-        """Reserve and return a loop variable's slot in ``Frame.slots``."""
+        """Reserve a loop variable's slot."""
         self.slots += 1
         return self.slots - 1
 

@@ -98,7 +98,7 @@ class _Numbers(_Labelled):
         self._cells: dict[tuple[str, ...], Cell] = {}
 
     def cell(self, *values: str) -> Cell:
-        """Return the cell for label values, created if missing; beyond the limit, the shared cell ``other``."""
+        """Return the cell for label values, as :meth:`_Numbers.cell`."""
         found = self._cells.get(values)
         if found is None:
             found = self._cells.setdefault(self._key(values, len(self._cells)), Cell())

@@ -151,7 +151,7 @@ class Secretbox:
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """A resource's providers: the first one encrypts, all of them decrypt."""
+    """A resource's providers."""
 
     providers: Sequence[Provider] = field(repr=False)
     services: Sequence[Fetching] = field(default=(), repr=False)

@@ -16,7 +16,7 @@ _DATA_AND_PREFIX: Final = struct.Struct(">IBIBI")
 
 
 class Sending:
-    """The sending half of a Session: calls, output and flow control."""
+    """The sending half of a Session."""
 
     def __init__(self) -> None:
         self.streams: dict[int, Exchange] = {}

@@ -191,7 +191,7 @@ class Replay:
             await self._read_on()
 
     async def tell(self, receiver: Receiver) -> None:
-        """Send all events to ``receiver``; return when the cache stops. Raises Expired."""
+        """Send all events as :meth:`Watch.tell`."""
         while self._live is None or self._pending:
             if self._pending:
                 receiver.receive(EventBatch(self.take()))
@@ -204,7 +204,7 @@ class Replay:
         await self._live.tell(receiver)
 
     async def batch(self) -> list[Event]:
-        """Wait for events, and return all ready ones; empty: the cache stopped. Raises Expired."""
+        """Wait for events as :meth:`Watch.batch`."""
         while not self._pending:
             if self._live is not None:
                 return await self._live.batch()
@@ -215,7 +215,7 @@ class Replay:
         return self.take()
 
     def take(self) -> list[Event]:
-        """Return the ready events without waiting, possibly none. Raises Expired."""
+        """Return the ready events as :meth:`Watch.take`."""
         taken = list(self._pending)
         self._pending.clear()
         if not taken and self._live is not None:

@@ -169,7 +169,6 @@ class ReplicaSetStrategy(Strategy):
     verbs = {REPLICATE: Replicate(), ROLLOUT: Rollout()}  # noqa: RUF012 - read-only in the base class
 
     def __init__(self, allowed: Allowed = NOTHING) -> None:
-        """``allowed``: fields that the administrator allows."""
         self._allowed = allowed
 
     def hint(self, field: str, value: object = None) -> str:

@@ -72,5 +72,5 @@ class NodeTrust:
         return self._revoked.refusal(self._node, certificate)
 
     def subscribe(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """Call ``callback`` after every change of revocations; return its unsubscribe function."""
+        """Call :meth:`RevokedNodes.subscribe`."""
         return self._revoked.subscribe(callback)
