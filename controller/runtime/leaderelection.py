@@ -56,7 +56,7 @@ class Settings:
 
 
 class LeaderElector:
-    """One candidate for leadership, which the holder of a Lease has."""
+    """One candidate for leadership."""
 
     def __init__(self, leases: Leases, settings: Settings, clock: Clock) -> None:
         self._leases = leases

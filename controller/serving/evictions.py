@@ -123,7 +123,7 @@ def write(review: Review, answer: Answer) -> dict[str, Any]:
 
 
 class EvictionServer:
-    """Serves reviews of evictions to clients with the secret in the path."""
+    """Serves reviews of evictions."""
 
     def __init__(
         self,

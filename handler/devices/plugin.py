@@ -77,7 +77,7 @@ class Device:
 
     @property
     def name(self) -> str:
-        """Short name, part of ids and the socket's name."""
+        """Short name."""
         return self.resource.rsplit("/", 1)[-1]
 
     def ids(self) -> tuple[str, ...]:
@@ -90,7 +90,7 @@ class Device:
         return ((self.path, self.path),)
 
     def problem(self) -> str:
-        """Return why the device cannot be used on this node; else empty."""
+        """Return why the device cannot be used; else empty."""
         return problem(self)
 
     def refusal(self, ids: Iterable[str]) -> str:

@@ -89,10 +89,7 @@ class Prober:
         self._starting: asyncio.Queue[_Asked] = asyncio.Queue()
 
     def verdict(self, vm: Mapping[str, Any], link: Link, address: str | None) -> Verdict:
-        """Start the machine's missing probes; return the Verdict so far.
-
-        ``address`` is the guest's: empty if it has none, None if unknown.
-        """
+        """Start the machine's missing probes; return the Verdict so far."""
         found = {field: self._take(vm, link, address, field) for field in _FIELDS}
         readiness, liveness = found[probes.READINESS], found[probes.LIVENESS]
         return Verdict(readiness.verdict, readiness.message, liveness.message if liveness.verdict is False else "")

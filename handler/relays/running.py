@@ -25,10 +25,7 @@ class Relays:
         self._starting: asyncio.Queue[Outgoing] = asyncio.Queue()
 
     async def open(self, migration_uid: str, pod_uid: str, destination: Destination) -> None:
-        """Relay from this pod to that node; return when the sockets exist, or at once if the migration's relays were begun before.
-
-        Raises TimeoutError, or ValueError for an invalid address, or a node that can have no certificate.
-        """
+        """Relay from this pod to that node; return at once if the migration's relays were begun before."""
         if migration_uid in self._tasks:
             return
         relay = self._make(migration_uid, pod_uid, destination)

@@ -99,10 +99,7 @@ class PluginDisks:
         self._checked: dict[str, _Checked] = {}
 
     async def add(self, vm: Mapping[str, Any], pod_uid: str) -> Mapping[str, Served]:
-        """Have plugins set up a pod's disks before its guest starts; return them by name.
-
-        May be called again at any time. Raises DisksFault, that of the last attempt during the pause after it.
-        """
+        """Have plugins set up a pod's disks. May be called again at any time; raises the last DisksFault during the pause after it."""
         disks = requests.disks_of(vm)
         if not disks or pod_uid in self._added:
             return self._added.get(pod_uid, {})

@@ -17,7 +17,7 @@ _OUR_WORDS: Final = {"enospc": NO_SPACE}
 
 
 class DiskFaults:
-    """The last error of each disk that did not pause its guest."""
+    """The last fault of each disk."""
 
     def __init__(self) -> None:
         self._last: dict[str, dict[str, DiskFault]] = {}

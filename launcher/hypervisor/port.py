@@ -250,10 +250,10 @@ class Hypervisor(Protocol):
         """Store or replace the secret with this UUID, to which domain XML refers. It stays in memory, and no client can read it."""
 
     async def resume(self, name: str) -> None:
-        """Start the guest's processors after any pause, also of a guest that suspended itself. Idempotent."""
+        """Start the guest's processors after any pause."""
 
     async def suspend(self, name: str) -> None:
-        """Stop the guest's processors. Idempotent."""
+        """Stop the guest's processors."""
 
     async def reset(self, name: str) -> None:
         """Reset the machine at once."""
@@ -313,7 +313,7 @@ class Hypervisor(Protocol):
         """Ask the guest to release an interface, and wait for some seconds; return whether the domain lacks it then."""
 
     async def destroy(self, name: str) -> None:
-        """Power the domain off at once; does nothing if it is inactive or missing."""
+        """Power the domain off at once."""
 
     async def migrate(self, name: str, *, libvirt_uri: str, data_uri: str, terms: Terms = NO_TERMS, disks: Disks = NO_DISKS) -> None:
         """Migrate the domain live to the libvirtd at ``libvirt_uri``, the memory through ``data_uri``; it is then paused there.

@@ -33,7 +33,7 @@ class Filling:
     """An attachment pod's process: serves the launcher's protocol, and imports one image on request."""
 
     def __init__(self, directories: Directories = PLACES, command: Sequence[str] = COMMAND, times: Times = TIMES) -> None:
-        """Create the parts; the parameters are those of ``Imports``."""
+        """Take the parameters of ``Imports``."""
         self._children = Children()
         self._record = Record(qemu_log=Path, status_changed=self._status_changed)
         self._imports = Imports(self._children, self._record, directories=directories, command=command, times=times)

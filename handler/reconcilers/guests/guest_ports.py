@@ -99,7 +99,7 @@ class Probes(Protocol):
     """Readiness and liveness probes of guests."""
 
     def verdict(self, vm: Mapping[str, Any], link: Link, address: str | None) -> Verdict:
-        """Start the machine's missing probes; return the verdict so far. ``address``: empty: none; None: unknown."""
+        """Start the machine's missing probes; return the verdict so far. ``address``: the guest's; empty: none; None: unknown."""
         ...
 
     def forget(self, is_alive: Callable[[str], bool]) -> None:

@@ -73,7 +73,7 @@ class AuthorizedKeys:
         reported: Callable[[messages.AuthorizedKeysStatus], None],
         times: Times = TIMES,
     ) -> None:
-        """Store the settings; ``reported`` gets the result of each attempt."""
+        """``reported`` gets the result of each attempt."""
         self._times = times
         self._agent = agent
         self._machine = machine

@@ -65,7 +65,7 @@ class Freezing:
             self._take(_now())
 
     async def run(self) -> None:
-        """Thaw the guest's file systems when their time is over, until cancelled."""
+        """Thaw when the time is over, until cancelled."""
         while True:
             self._changed.clear()
             with contextlib.suppress(TimeoutError):

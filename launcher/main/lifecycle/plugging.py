@@ -32,7 +32,7 @@ class Plugging:
     def __init__(
         self, hypervisor: Hypervisor, children: Children, watch: Watch, serve_addresses: Callable[[messages.Machine], None]
     ) -> None:
-        """Store the settings; ``serve_addresses`` gets the machine after each change of its cards, for their DHCP."""
+        """``serve_addresses`` gets the machine after each change of its cards, for their DHCP."""
         self._hypervisor = hypervisor
         self._children = children
         self._watch = watch

@@ -36,7 +36,7 @@ class Start:
         images: saved_images.Places = saved_images.PLACES,
         resumed: Callable[[], None] = lambda: None,
     ) -> None:
-        """Store the settings; ``resumed`` is called after a start from an image, even if the guest stays paused."""
+        """``resumed`` is called after a start from an image, even if the guest stays paused."""
         self._hypervisor = hypervisor
         self._times = times
         self._watch = watch

@@ -24,7 +24,7 @@ class Stop:
     def __init__(
         self, hypervisor: Hypervisor, watch: Watch, migrations: Migrations, prepare: Callable[[], Awaitable[None]], times: Times = TIMES
     ) -> None:
-        """Store the settings; ``prepare`` prepares the guest, and raises no errors."""
+        """``prepare`` prepares the guest, and raises no errors."""
         self._hypervisor = hypervisor
         self._prepare = prepare
         self._times = times

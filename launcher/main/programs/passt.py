@@ -44,7 +44,7 @@ class Passt:
     def __init__(
         self, children: Children, *, lost: Callable[[str], None], found: Callable[[], None], ready_seconds: float = READY_SECONDS
     ) -> None:
-        """Store the settings; ``lost`` gets the last output when passt ends unasked, ``found`` is called when a new one is ready."""
+        """``lost`` gets the last output when passt ends unasked, ``found`` is called when a new one is ready."""
         self._children = children
         self._lost = lost
         self._found = found

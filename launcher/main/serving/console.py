@@ -64,7 +64,7 @@ class Console:
     """Connects the serial socket with the viewers."""
 
     def __init__(self, serial: Path, changed: Callable[[], None], max_viewers: int = MAX_VIEWERS) -> None:
-        """Store the settings; ``changed`` is called after each change of the number of viewers."""
+        """``changed`` is called after each change of the number of viewers."""
         self._max_viewers = max_viewers
         self._serial = serial
         self._changed = changed

@@ -13,7 +13,7 @@ from apiserver.apis.virt.places import layout
 
 
 class ConsolePipe:
-    """The named pipe for the container that logs the console; writing never waits."""
+    """The named pipe; writing never waits."""
 
     def __init__(self, path: Path) -> None:
         """Make the pipe. Raises OSError."""

@@ -14,7 +14,7 @@ class SerialPorts:
     """The consoles of all serial ports but the first. Those that the machine lacks are idle."""
 
     def __init__(self, directory: Path, changed: Callable[[], None]) -> None:
-        """Store the settings; ``changed`` is called after each change of the number of viewers."""
+        """``changed`` is called after each change of the number of viewers."""
         self._directory = directory
         self._consoles = tuple(Console(directory / layout.serial_socket(port), changed) for port in range(1, layout.SERIAL_PORTS))
 
