@@ -40,7 +40,7 @@ CEILINGS: Final = MappingProxyType(
         "handler/network": 3.0,
         "handler/pods": 4.5,
         "handler/reconcilers": 4.0,
-        "handler/relays": 3.0,
+        "handler/relays": 2.5,
         "importer": 3.5,
         "launcher": 4.5,
         "launcher/domain": 3.5,
