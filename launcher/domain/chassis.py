@@ -8,6 +8,6 @@ from launcher.domain.definition import Definition, Tree
 
 
 def append(tree: Tree, definition: Definition) -> None:
-    """Append the specified chassis strings. Raises InvalidSpecification."""
+    """Append the specified chassis strings."""
     given = definition.specification.get("chassis") or {}
     smbios.append(tree, "chassis", values.smbios(given, hardware.FIELDS, "chassis"))

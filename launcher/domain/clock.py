@@ -12,7 +12,7 @@ from launcher.domain.values import InvalidSpecification, word
 
 
 def append(tree: Tree, definition: Definition) -> None:
-    """Append the clock and its timers, those of KVM only with KVM. Raises InvalidSpecification."""
+    """Append the clock and its timers, those of KVM only with KVM."""
     clock = SubElement(tree.domain, "clock", _offset(definition.specification))
     said = hardware.timers(definition.specification)
     _append_rtc(clock, said.get("rtc") or {}, definition)

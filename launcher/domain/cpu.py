@@ -16,7 +16,7 @@ _EMULATED: Final = {"force": "require", "require": "require", "optional": "requi
 
 
 def append(tree: Tree, definition: Definition) -> None:
-    """Append the processors, with their pins, model and NUMA nodes. Raises InvalidSpecification."""
+    """Append the processors, with their pins, model and NUMA nodes."""
     specification = definition.specification
     counts = hardware.counts(specification)
     if min(counts.values()) < 1:
@@ -69,10 +69,7 @@ def _append_features(cpu: Element, definition: Definition) -> None:
 
 
 def _append_pins(domain: Element, definition: Definition) -> None:
-    """With dedicated processors, pin each virtual one to one of the pod; QEMU's other threads get those left, or else all.
-
-    Raises InvalidSpecification.
-    """
+    """With dedicated processors, pin each virtual one to one of the pod; QEMU's other threads get those left, or else all."""
     specification, own = definition.specification, definition.processors
     if not (needed := hardware.dedicated(specification)):
         return

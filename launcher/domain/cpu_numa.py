@@ -39,7 +39,7 @@ def _cells(definition: Definition) -> list[cpu_numa.Cell]:
 
 
 def _following(definition: Definition) -> list[cpu_numa.Cell]:
-    """Return the guest's NUMA cells: one per host node with processors that the guest's are pinned to. Raises InvalidSpecification."""
+    """Return the guest's NUMA cells: one per host node with processors that the guest's are pinned to."""
     specification = definition.specification
     if not cpu.is_dedicated(specification):
         raise InvalidSpecification("cpu.numa.guestMappingPassthrough: needs dedicatedCpuPlacement")

@@ -19,7 +19,7 @@ _WORDS: Final = {
 
 
 def append(element: Element, disk: Mapping[str, Any], origin: Origin, found: Found) -> Element:
-    """Append ``<driver>`` to a ``<disk>``, and return the ``<driver>``. Raises InvalidSpecification."""
+    """Append ``<driver>`` to a ``<disk>``, and return the ``<driver>``."""
     driver = SubElement(element, "driver", name="qemu", type=format_of(origin, found))
     if origin.empty:
         return driver

@@ -11,7 +11,7 @@ from launcher.domain.values import InvalidSpecification, snake
 
 
 def append(element: Element, disk: Mapping[str, Any]) -> None:
-    """Append the limits to a ``<disk>``, if it has any. Raises InvalidSpecification."""
+    """Append the limits to a ``<disk>``, if it has any."""
     try:
         limits = hardware.limits(disk)
     except ValueError as error:

@@ -27,7 +27,7 @@ _SERIAL_CHARACTERS: Final = frozenset(string.ascii_letters + string.digits + "_.
 
 
 def append(tree: Tree, definition: Definition) -> None:
-    """Append a ``<disk>`` for each disk, and its controllers. Raises InvalidSpecification."""
+    """Append a ``<disk>`` for each disk, and its controllers."""
     specification = definition.specification
     targets = _targets(specification, definition.targets)
     threads, queues = io_threads.assigned(specification), hardware.queues(specification)
@@ -51,7 +51,7 @@ def names_by_target(specification: Mapping[str, Any], given: Mapping[str, str] =
 
 
 def assigned(given: Mapping[str, str], specification: Mapping[str, Any]) -> dict[str, str]:
-    """Return libvirt's target names of the specification's disks, by the disks' names. Raises InvalidSpecification.
+    """Return libvirt's target names of the specification's disks, by the disks' names.
 
     ``given`` has a running guest's, by disk: they stay. It also has those of just removed disks: for one moment the guest may have both.
     """

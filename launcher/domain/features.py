@@ -15,7 +15,7 @@ _LIBVIRTS: Final = {"synictimer": "stimer", "vendorid": "vendor_id"}
 
 
 def append(tree: Tree, definition: Definition) -> None:
-    """Append the features, those of KVM only with KVM. Call it after the firmware's ``append``. Raises InvalidSpecification."""
+    """Append the features, those of KVM only with KVM. Call it after the firmware's ``append``."""
     said = hardware.given(definition.specification)
     if hardware.has_acpi(definition.specification):
         SubElement(tree.features, "acpi")

@@ -25,7 +25,7 @@ class Share:
 
 
 def append(tree: Tree, definition: Definition) -> None:
-    """Append the devices. Raises InvalidSpecification.
+    """Append the devices.
 
     We start virtiofsd before the domain, because libvirt needs user namespaces to start it.
     """
@@ -51,6 +51,6 @@ def shares(specification: Mapping[str, Any]) -> tuple[Share, ...]:
 
 
 def not_migratable(specification: Mapping[str, Any]) -> str:
-    """Return why the file systems prevent live migration; else empty. Raises InvalidSpecification."""
+    """Return why the file systems prevent live migration; else empty."""
     named = [each.name for each in shares(specification)]
     return f"virtiofsd in its pod holds the guest's open files of the file system {named[0]!r}" if named else ""

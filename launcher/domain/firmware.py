@@ -16,7 +16,7 @@ from launcher.domain.values import confined, printable, word
 
 
 def append(tree: Tree, definition: Definition) -> None:
-    """Append the machine type, its firmware, and a kernel or the boot order. Raises InvalidSpecification."""
+    """Append the machine type, its firmware, and a kernel or the boot order."""
     specification = definition.specification
     element = SubElement(tree.domain, "os")
     SubElement(element, "type", arch="x86_64", machine=word(machine.type_of(specification), "machine.type")).text = "hvm"
@@ -59,10 +59,7 @@ def _append_kernel(element: Element, kernel_boot: Mapping[str, Any]) -> None:
 
 
 def kernel_file(container: Mapping[str, Any], key: str) -> str:
-    """Return the path of the kernel (``kernelPath``) or the initial RAM disk (``initrdPath``), below the image's directory.
-
-    Raises InvalidSpecification.
-    """
+    """Return the path of the kernel (``kernelPath``) or the initial RAM disk (``initrdPath``), below the image's directory."""
     value = container.get(key)
     # A leading slash means the root of the image.
     relative = value.lstrip("/") if isinstance(value, str) else value

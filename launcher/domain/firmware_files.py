@@ -29,7 +29,7 @@ class Efi:
 
 
 def efi(specification: Mapping[str, Any], uid: str, ovmf: PurePosixPath = OVMF) -> Efi | None:
-    """Return the files of the machine's UEFI; None for a BIOS. Raises InvalidSpecification.
+    """Return the files of the machine's UEFI; None for a BIOS.
 
     ``uid`` is the object's, ``ovmf`` the directory of the OVMF files.
     """
@@ -44,7 +44,7 @@ def efi(specification: Mapping[str, Any], uid: str, ovmf: PurePosixPath = OVMF) 
 
 
 def tpm_state(specification: Mapping[str, Any], uid: str) -> PurePosixPath | None:
-    """Return the TPM state's path in the pod, below that of :func:`state`; None: it is not persistent. Raises InvalidSpecification."""
+    """Return the TPM state's path in the pod, below that of :func:`state`; None: it is not persistent."""
     defaulted = tpm.defaulted(specification)
     return state(specification, uid) / "tpm" if defaulted is not None and defaulted["persistent"] else None
 
@@ -52,7 +52,7 @@ def tpm_state(specification: Mapping[str, Any], uid: str) -> PurePosixPath | Non
 def state(specification: Mapping[str, Any], uid: str) -> PurePosixPath:
     """Return the path in the pod of the machine's directory in the claim of ``firmware.persistentState``.
 
-    Its name is the firmware's UUID, else ``uid``. Raises InvalidSpecification.
+    Its name is the firmware's UUID, else ``uid``.
     """
     return PurePosixPath(layout.STATE_DIRECTORY) / segment(firmware.state_directory(specification, uid), "firmware.uuid")
 

@@ -7,5 +7,5 @@ from launcher.domain.definition import Definition, Tree
 
 
 def append(tree: Tree, definition: Definition) -> None:
-    """Append a ``<hostdev>`` for each of ``devices.gpus``. Raises InvalidSpecification."""
+    """Append a ``<hostdev>`` for each of ``devices.gpus``."""
     passed_through.append(tree, definition, "gpus")

@@ -11,7 +11,7 @@ from launcher.domain.values import InvalidSpecification, socket
 
 
 def append(tree: Tree, definition: Definition) -> None:
-    """Append the displays. Raises InvalidSpecification."""
+    """Append the displays."""
     graphics = hardware.defaulted(definition.specification)
     sockets = {"vnc": layout.VNC_SOCKET, "spice": layout.SPICE_SOCKET}
     for index, wanted in enumerate(graphics):

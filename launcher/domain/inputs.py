@@ -10,7 +10,7 @@ from launcher.domain.values import one_of
 
 
 def append(tree: Tree, definition: Definition) -> None:
-    """Append the input devices. Raises InvalidSpecification."""
+    """Append the input devices."""
     for index, wanted in enumerate(hardware.defaulted(definition.specification)):
         path = f"devices.inputs[{index}]"
         kind = one_of(hardware.TYPES, wanted.get("type"), f"{path}.type")

@@ -17,7 +17,7 @@ _TAP: Final = re.compile(r"[A-Za-z0-9_.-]{1,15}")  # IFNAMSIZ
 
 
 def append(tree: Tree, definition: Definition) -> None:
-    """Append an interface for each tap device, for passt, and for the node's network cards. Raises InvalidSpecification."""
+    """Append an interface for each tap device, for passt, and for the node's network cards."""
     states = {str(each.get("name")): each.get("state") for each in hardware.defaulted(definition.specification)}
     settings = passt.settings(definition.specification)
     for tap in definition.taps:

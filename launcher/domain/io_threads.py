@@ -10,7 +10,7 @@ from launcher.domain.values import InvalidSpecification
 
 
 def append(tree: Tree, definition: Definition) -> None:
-    """Append the number of I/O threads, if there are any. Raises InvalidSpecification."""
+    """Append the number of I/O threads, if there are any."""
     if hardware.shared(definition.specification) < 0:
         raise InvalidSpecification("ioThreads.count: must not be negative")
     if total := hardware.total(definition.specification):

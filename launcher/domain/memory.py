@@ -16,7 +16,7 @@ SLOTS: Final = 16
 
 
 def append(tree: Tree, definition: Definition) -> None:
-    """Append the memory, its maximum and backing, and the balloon. Raises InvalidSpecification."""
+    """Append the memory, its maximum and backing, and the balloon."""
     specification = definition.specification
     try:
         amount = hardware.guest_bytes(specification)

@@ -30,7 +30,7 @@ def without_users(text: str) -> str:
 
 
 def append_source(element: Element, disk: Mapping[str, Any]) -> None:
-    """Append ``<source>`` of a network disk, with its login if any. Raises InvalidSpecification."""
+    """Append ``<source>`` of a network disk, with its login if any."""
     source, path = disk.get("source") or {}, f"devices.disks[{disk['name']}].source"
     if (append := APPENDED.get(disk["type"])) is None:
         raise InvalidSpecification(f"devices.disks[{disk['name']}].type: {disk['type']!r} is not supported")

@@ -14,7 +14,7 @@ _LAST_SLOT: Final = "0x1f"
 
 
 def append(tree: Tree, definition: Definition) -> None:
-    """Append the devices through which the guest's kernel reports a panic. Raises InvalidSpecification.
+    """Append the devices through which the guest's kernel reports a panic.
 
     Many kernels include only one driver (``CONFIG_PVPANIC_MMIO``, ``CONFIG_PVPANIC_PCI``). On a ``pc`` the PCI device's address is on the
     first bus, which may be full.

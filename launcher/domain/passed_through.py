@@ -49,10 +49,7 @@ def append(tree: Tree, definition: Definition, field: str) -> None:
 
 
 def _addresses(definition: Definition) -> dict[str, tuple[str, dict[str, str]]]:
-    """Return libvirt's type and ``<address>`` attributes by the device's path. Devices of one resource take its addresses in order.
-
-    Raises InvalidSpecification.
-    """
+    """Return libvirt's type and ``<address>`` attributes by the device's path. Devices of one resource take its addresses in order."""
     left: dict[str, list[tuple[str, str]]] = {}
     found = {}
     for path, device in host_devices.passed_through(definition.specification).items():

@@ -22,7 +22,7 @@ def served(disk: Mapping[str, Any], path: str) -> Served:
 
 
 def append_source(element: Element, disk: Mapping[str, Any]) -> None:
-    """Append ``<source>`` of a disk at a unix socket. QEMU reconnects, even to a new socket file. Raises InvalidSpecification."""
+    """Append ``<source>`` of a disk at a unix socket. QEMU reconnects, even to a new socket file."""
     name = str(disk["name"])
     export = served(disk, f"devices.disks[{name}]").export
     found = SubElement(element, "source", protocol="nbd")

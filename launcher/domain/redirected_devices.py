@@ -19,7 +19,7 @@ _NUMBER: Final = re.compile(r"0x[0-9a-fA-F]{2,4}")
 
 
 def append(tree: Tree, definition: Definition) -> None:
-    """Append the slots for clients' USB devices, and their filter, if specified. Raises InvalidSpecification."""
+    """Append the slots for clients' USB devices, and their filter, if specified."""
     devices = hardware.defaulted(definition.specification)
     if devices is None:
         return

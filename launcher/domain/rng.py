@@ -10,7 +10,7 @@ from launcher.domain.values import number, one_of
 
 
 def append(tree: Tree, definition: Definition) -> None:
-    """Append the source of random numbers, if the machine has one. Raises InvalidSpecification."""
+    """Append the source of random numbers, if the machine has one."""
     rng = hardware.defaulted(definition.specification)
     model = one_of(hardware.MODELS, rng["model"], "devices.rng.model")
     if model == "none":

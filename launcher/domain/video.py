@@ -10,7 +10,7 @@ from launcher.domain.values import InvalidSpecification, number, one_of
 
 
 def append(tree: Tree, definition: Definition) -> None:
-    """Append the video card, or ``none`` explicitly. Raises InvalidSpecification."""
+    """Append the video card, or ``none`` explicitly."""
     specification = definition.specification
     video = hardware.defaulted(specification)
     kind = one_of(hardware.TYPES, video["type"], "devices.video.type")

@@ -10,7 +10,7 @@ from launcher.domain.values import one_of
 
 
 def append(tree: Tree, definition: Definition) -> None:
-    """Append the vsock device, if the machine has one. Raises InvalidSpecification.
+    """Append the vsock device, if the machine has one.
 
     QEMU takes a free CID of the node's kernel when it starts, also on a migration's target.
     """

@@ -10,7 +10,7 @@ from launcher.domain.values import one_of
 
 
 def append(tree: Tree, definition: Definition) -> None:
-    """Append the watchdog, if the machine has one. Raises InvalidSpecification."""
+    """Append the watchdog, if the machine has one."""
     if watchdog := hardware.defaulted(definition.specification):
         model = one_of(hardware.MODELS, watchdog["model"], "devices.watchdog.model")
         action = one_of(hardware.ACTIONS, watchdog["action"], "devices.watchdog.action")
