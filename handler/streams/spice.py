@@ -68,7 +68,7 @@ class Channel:
         return self._stage in {_Stage.INIT, _Stage.ANSWER}
 
     def from_client(self, data: bytes) -> bytes:
-        """Return the client's bytes that QEMU gets now that ``data`` came, and hold the rest. Raises Breach."""
+        """Return the client's bytes that QEMU gets now that ``data`` came, and hold the rest."""
         if self._stage is _Stage.FREE:
             return data
         self._held += data
@@ -77,7 +77,7 @@ class Channel:
         return self._passed()
 
     def from_guest(self, data: bytes) -> bytes:
-        """Read QEMU's bytes; return the held bytes of the client that QEMU gets now. Raises Breach."""
+        """Read QEMU's bytes; return the held bytes of the client that QEMU gets now."""
         if self._stage is _Stage.FREE:
             return b""
         self._heard += data

@@ -188,7 +188,7 @@ class LibvirtHypervisor:
         self._callbacks.append(callback)
 
     async def observe(self, name: str) -> Observation | None:
-        """Return the domain's state, active or not; None if it is missing."""
+        """Return the domain's state; None if it is missing."""
 
         def look(connection: libvirt.virConnect) -> Observation | None:
             domain = _lookup(connection, name)
@@ -449,7 +449,6 @@ class LibvirtHypervisor:
         """Migrate the domain live, without a time limit; it is then paused at the target.
 
         Raises MigrationFailed, DomainNotFound, OperationInvalid; Unavailable or OperationTimeout if our libvirtd does not answer.
-        After any error, only :meth:`observe` tells where the domain is.
         """
 
         def migrate(connection: libvirt.virConnect) -> None:

@@ -112,7 +112,7 @@ class EtcdStorage:
             self._watches.discard(watch)
 
     async def request_progress(self) -> None:
-        """Request progress of every watch. Raises Unavailable once closed."""
+        """Request progress of every watch."""
         if self._connection.closed:
             raise Unavailable("the store is closed")
         for watch in self._watches:
