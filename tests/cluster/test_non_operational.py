@@ -76,11 +76,11 @@ def test_a_node_where_starts_fail_is_tainted_until_its_trial(
     for within, name in machines:
         runs_on(within, name, other)
     system.api.until("node", tainted.name, is_told("True", marking_plan.FAILED, "NoSchedule"), timeout=60, what="condition and taint")
-    system.within("default").api.events("NonOperational", of=tainted.name, timeout=30)
     (line,) = (each for each in kubectl("virt", "nodes").splitlines() if each.startswith(f"{tainted.name} "))
     assert line.split()[1] == "NonOperational"
     kubectl.api.create(tiny_vm("new"))
     runs_on(kubectl, "new", other)
+    system.within("default").api.events("NonOperational", of=tainted.name, timeout=30)
     for within, name in machines:  # the pause is over
         attempts = within.api.get("vm", name)["status"]["attempts"]
         attempts[0]["endTime"] = times.to_rfc3339(times.parse(attempts[0]["endTime"]) - failed_starts.PAUSE - timedelta(seconds=10))
