@@ -29,7 +29,7 @@ class Namespaces:
         return self.informer.synced
 
     async def get(self, name: str) -> Object:
-        """Return a namespace, read-only. Raises NotFound, or ServiceUnavailable without kube-apiserver."""
+        """Return a namespace, read-only. Raises NotFound, or ServiceUnavailable after another error."""
         return self.informer.get("", name) or await self._look_up(name)
 
     async def _look_up(self, name: str) -> Object:

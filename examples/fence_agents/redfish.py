@@ -63,7 +63,7 @@ class Board:
 
 
 def switch_off(board: Board, *, on_again: bool) -> None:
-    """Switch the node off, wait until the board reports it, and if ``on_again`` switch it on. The caller limits the time.
+    """Switch the node off, wait until the board reports it, and if ``on_again`` switch it on. virt-controller limits the time.
 
     The node was off also if the board refuses to switch it on; then it stays off.
     """

@@ -59,7 +59,7 @@ class Expected:
 
 
 class Incoming:
-    """Serves relays from other nodes' virt-handlers until cancelled."""
+    """Serves relays of expected migrations from their source nodes' virt-handlers, until cancelled."""
 
     def __init__(
         self,

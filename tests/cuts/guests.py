@@ -41,7 +41,7 @@ class Guests:
         self._watch = watch
 
     def get(self, path: str) -> Any:
-        """Return an object or list of our kinds in the namespace; empty if absent; None without an answer."""
+        """Return an object or list of our kinds in the namespace; empty if absent; None after another error."""
         return self.reader.get(f"/apis/kubevirt.io/v1alpha1/namespaces/{self.kubectl.namespace}/{path}")
 
     def status(self, guest: str) -> dict[str, Any]:

@@ -183,7 +183,7 @@ def wants(request: Request) -> bool:
 
 
 def wanted_user(headers: Mapping[str, str]) -> User | None:
-    """Return the user that the headers describe; None without impersonation headers. Raises BadRequest without a name."""
+    """Return the user that the headers describe; None if they describe none. Raises BadRequest for other fields without a name."""
     extra: dict[str, list[str]] = {}
     groups: list[str] = []
     name = uid = ""

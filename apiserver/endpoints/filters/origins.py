@@ -34,7 +34,7 @@ _ENDS: Final = ("$", ":")
 
 
 class Origins:
-    """Refuses streams of other hosts' pages."""
+    """Refuses browsers' streams from pages of other hosts, unless their origins are allowed."""
 
     def __init__(self, allowed: Sequence[re.Pattern[str]] = ()) -> None:
         """Take patterns; an origin of another host must match one."""

@@ -83,7 +83,7 @@ class VirtualMachineStrategy(Strategy):
         reserved_claims.reserve(obj, old, attaches=phases.phase_of(obj) in ATTACHING)
 
     def prepare_for_status_update(self, obj: Object, old: Object) -> None:
-        """Restore the running hardware, with what the guest has taken since; reserve claims; end the operations of ended attempts."""
+        """Restore a guest's running hardware, with what it has taken since; reserve claims; end the operations of ended attempts."""
         running.keep(obj, old, has_guest=phases.keeps_guest(obj))
         live_changes.record(obj)
         hot_plug.record(obj)

@@ -479,9 +479,10 @@ def _target_ended(seen: Observed) -> tuple[Action, ...] | None:
 
 
 def _fail_attempt(seen: Observed, reason: str, message: str) -> tuple[Action, ...]:
-    """Return actions that record a failed attempt and retry, or fail the Migration.
+    """Return actions that record a failed attempt and retry, or end the Migration.
 
-    Before ``Running`` the guest certainly stayed. In ``Running``, they first await the report of the source's virt-handler that it stayed.
+    Before ``Running`` the guest certainly stayed. In ``Running``, they first await the report of the source's virt-handler that it stayed,
+    for ``SOURCE_WORD_SECONDS``; if the guest was released, they fail the Migration at once.
     """
     phase, failure = phases.phase_of(seen.migration), migration_attempts.failure_of(seen.migration)
     does_not_fit = phase == phases.SCHEDULING and not pod_state.lacked_devices(seen.target)

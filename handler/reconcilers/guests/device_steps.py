@@ -85,7 +85,7 @@ def failure_after(step: Step, message: str, before: Failure | None, now: float, 
 
 
 def delayed(step: Step, message: str, before: Failure | None, again: float) -> Failure:
-    """Return the record of a step that may begin only at ``again``; it keeps why the last attempt failed, else it is pending."""
+    """Return the record of a step that may begin only at ``again``: ``before`` if of this step, else a pending one with ``message``."""
     if before is not None and before.step == step:
         return replace(before, again=again)
     return Failure(step, message, 0, again, live_changes.PENDING)

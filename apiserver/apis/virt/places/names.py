@@ -94,7 +94,7 @@ def handler_username(namespace: str) -> str:
 
 
 def handler_lease(node: str) -> str:
-    """Return the name of the Lease that a node's virt-handler renews."""
+    """Return the name of the Lease that a node's virt-handler renews, in :func:`node_lease_namespace`."""
     return f"{HANDLER}-{node}"
 
 
