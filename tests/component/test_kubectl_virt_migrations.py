@@ -6,6 +6,7 @@ import os
 import pty
 import signal
 import sys
+import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
@@ -131,12 +132,12 @@ async def test_final_figures_are_awaited_after_the_end(world: World, capsys: pyt
     assert "with the guest paused for 45 ms" in printed(capsys).splitlines()[-1]
 
 
-_PRINTED: dict[int, str] = {}
+_PRINTED: weakref.WeakKeyDictionary[pytest.CaptureFixture[str], str] = weakref.WeakKeyDictionary()
 
 
 def printed(capsys: pytest.CaptureFixture[str]) -> str:
-    _PRINTED[id(capsys)] = _PRINTED.get(id(capsys), "") + capsys.readouterr().out
-    return _PRINTED[id(capsys)]
+    _PRINTED[capsys] = _PRINTED.get(capsys, "") + capsys.readouterr().out
+    return _PRINTED[capsys]
 
 
 @pytest.mark.parametrize(("phase", "said"), [("Failed", "failed: no way"), ("Cancelled", "was cancelled: no way")])
