@@ -39,7 +39,7 @@ class Files:
         return cls(directory / "tls.crt", directory / "tls.key", directory / "ca.crt")
 
     def resolved(self) -> Files:
-        """Return the files behind the kubelet's symlink, resolving each directory once; missing files are no error.
+        """Return the files that the kubelet's symlink leads to. Resolves each directory once, and accepts missing files.
 
         Raises OSError for a directory that cannot be read.
         """

@@ -48,7 +48,7 @@ class Timeouts:
     idle_seconds: float | None = None
     """Between pieces of the response."""
     answer_seconds: float | None = None
-    """From the request to the response's head."""
+    """Limit from the request to the response's head."""
 
 
 class Connection(asyncio.BufferedProtocol):

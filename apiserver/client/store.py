@@ -47,7 +47,7 @@ class Store:
         """Exceptions of callbacks and indexers."""
 
     def subscribe(self, callback: Callback) -> None:
-        """Call ``callback(None, object)`` now for every object, then ``callback(old, new)`` for each change."""
+        """Call ``callback(None, object)`` now for every object, then ``callback(old, new)`` for each change; ``new`` is None if deleted."""
         for each in list(self._objects.values()):
             self._call(callback, None, each)
         self._callbacks.append(callback)
@@ -61,7 +61,7 @@ class Store:
         return self._objects.values()
 
     def by_index(self, name: str, value: Hashable, limit: int = 0) -> Iterable[Object]:
-        """Return the objects with ``value`` in the index ``name``, sorted by namespace and name."""
+        """Return the objects with ``value`` in the index ``name``, sorted by namespace and name; with a limit, the first ones indexed."""
         keys = self._indexes[name].get(value, {})
         return [self._objects[key] for key in (islice(keys, limit) if limit else sorted(keys))]
 

@@ -1,7 +1,7 @@
 """Gives up requests to our API that may wait for a replica of virt-api on a lost node.
 
-kube-apiserver forwards requests to such a replica until its node is ``NotReady``, and waits a minute for the answer. So would machines of
-the node wait for their restart.
+kube-apiserver forwards requests to such a replica until its node is ``NotReady``, and waits a minute for the answer. Machines of
+the node would wait as long for their restart.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ CEILINGS: Final = MappingProxyType(
         "apiserver/kubectl": 5.0,
         "apiserver/registry": 4.0,
         "benchmarks": 3.0,
-        "certs": 2.5,
+        "certs": 1.0,
         "controller": 3.5,
         "controller/reconcilers": 4.5,
         "docs": 3.0,

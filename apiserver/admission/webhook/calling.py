@@ -57,7 +57,7 @@ _SERVERS_OWN: Final = frozenset({403, 406, 415})
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The address to which a webhook's requests go."""
+    """The address that receives a webhook's requests."""
 
     url: str
     host: str

@@ -82,9 +82,7 @@ async def require(specification: Mapping[str, Any], network: Network) -> None:
     endpoints, sockets = endpoints_of(specification), sockets_of(specification)
     silent = await without_answer(endpoints, network)
     if unreachable := (*silent, *without_listener(sockets, network)):
-        hosts = {name: {host for host, _ in endpoints[name]} for name in silent}
-        resolved = {host: await network.resolves(host) for host in set().union(*hosts.values())}
-        raise ServersUnreachable(unreachable, tuple(name for name in silent if not any(resolved[host] for host in hosts[name])))
+        raise ServersUnreachable(unreachable, await _without_address(silent, endpoints, network))
 
 
 def endpoints_of(specification: Mapping[str, Any]) -> Endpoints:
@@ -104,10 +102,17 @@ def without_listener(sockets: Mapping[str, str], network: Network) -> tuple[str,
 
 
 async def without_answer(endpoints: Endpoints, network: Network) -> tuple[str, ...]:
-    """Return the names of disks with no answering server."""
+    """Return the names of disks with no answering server at any of their addresses."""
     async with asyncio.TaskGroup() as group:
         tasks = {name: group.create_task(_any_answers(each, network)) for name, each in endpoints.items()}
     return tuple(name for name, task in tasks.items() if not task.result())
+
+
+async def _without_address(names: tuple[str, ...], endpoints: Endpoints, network: Network) -> tuple[str, ...]:
+    """Return which of these disks have only servers with names that do not resolve."""
+    async with asyncio.TaskGroup() as group:
+        tasks = {host: group.create_task(network.resolves(host)) for host in {host for name in names for host, _ in endpoints[name]}}
+    return tuple(name for name in names if not any(tasks[host].result() for host, _ in endpoints[name]))
 
 
 async def _any_answers(endpoints: Iterable[tuple[str, int]], network: Network) -> bool:

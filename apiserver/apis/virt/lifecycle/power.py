@@ -104,7 +104,7 @@ class Power:
 
 
 def decide(vm: Mapping[str, Any]) -> Power:
-    """Decide whether this VirtualMachine should be on, in which attempt, and why, regardless of back-off."""
+    """Decide whether this VirtualMachine should be on, its attempt, and the reason. Ignores back-off."""
     status = vm.get("status") or {}
     attempts: Sequence[Mapping[str, Any]] = status.get("attempts") or []
     current = _current(status, attempts)

@@ -1,4 +1,4 @@
-"""Whether a node may be a virtual machine, which its hypervisor can pause with all clocks. Pure."""
+"""Decides whether a node may be a virtual machine. Its hypervisor could then pause it, with all clocks. Pure."""
 
 from __future__ import annotations
 
@@ -9,6 +9,6 @@ FLAG: Final = "hypervisor"
 
 
 def may_be_virtual(cpuinfo: str) -> bool:
-    """Return whether ``/proc/cpuinfo`` proves no physical machine: a processor has the flag, or none lists flags, as on arm64."""
+    """Return whether ``/proc/cpuinfo`` may be a virtual machine's: a processor has the flag, or none lists flags, as on arm64."""
     flags = [line.partition(":")[2].split() for line in cpuinfo.splitlines() if line.startswith("flags")]
     return not flags or any(FLAG in each for each in flags)
