@@ -45,7 +45,11 @@ class Pod:
         started.append(self.launcher)
 
     def until_it_listens(self) -> None:
-        while not (Path(f"/proc/self/fd/{self.directory}") / layout.DEADLINE_SOCKET).exists():
+        """Wait until the socket takes connections; its file exists a moment before."""
+        while True:
+            with socket.socket(socket.AF_UNIX) as link:
+                if link.connect_ex(f"/proc/self/fd/{self.directory}/{layout.DEADLINE_SOCKET}") == 0:
+                    return
             time.sleep(0.01)
 
     def passes(self, handler: Deadlines) -> None:
