@@ -177,7 +177,7 @@ class Sealing:
         self._refused[name] = (refusal.message, now)
         told = f"the guardian of node {name} is unreachable, but {refusal.message}, so machines of the node do not restart elsewhere"
         remedy = f"If you are certain that the node is off: kubectl virt fence {name} --off"
-        agent = "A fence agent restarts them. " if refusal.reason == seal_plan.VIRTUAL_NODE else ""
+        agent = "With a fence agent, they restart. " if refusal.reason == seal_plan.VIRTUAL_NODE else ""
         self._recorder.event(node, NODES, "Warning", refusal.reason, f"{told}. {agent}{remedy}")
 
 

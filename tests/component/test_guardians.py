@@ -299,7 +299,7 @@ async def test_a_virtual_node_votes_but_its_guests_run_on(world: World) -> None:
     assert (a.pods, world.sealed_at) == ({POD}, None)
     told = await refusal(world, "VirtualNode")
     assert "promises nothing on a virtual machine" in told
-    assert "A fence agent restarts them. If you are certain that the node is off: kubectl virt fence a --off" in told
+    assert "With a fence agent, they restart. If you are certain that the node is off: kubectl virt fence a --off" in told
     a.link.up = True
     await begin_again(a)
     await world.pass_time(30)
