@@ -12,12 +12,13 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from apiserver.client.rest import Client
+from apiserver.apis.meta.objects import Object
+from apiserver.client.rest import Client, TransportError
 from controller.manager import options, wiring
 from controller.manager.metrics import Metrics
 from controller.runtime.clock import SystemClock
 from controller.runtime.recorder import Recorder
-from tests.component.controller.test_controller import with_a_bad_node
+from tests.component.controller.test_controller import NODES, with_a_bad_node
 from tests.fakes.kubeapi import FakeAPI
 from tests.unit.controller.reconcilers.builders import a_migration
 
@@ -76,12 +77,12 @@ clusters: [{{name: c, cluster: {{server: "{config.server}"}}}}]
 
 
 class HangingAPI(FakeAPI):
-    """A fake API that never answers requests for Secret ``none``."""
+    """A fake API that never answers requests for objects with the name ``none``."""
 
     hanging = 0
 
     async def _handle(self, request: web.Request) -> web.StreamResponse:
-        if request.path.endswith("/secrets/none"):
+        if request.path.endswith("/none"):
             self.hanging += 1
             await asyncio.Event().wait()
         return await super()._handle(request)
@@ -146,3 +147,31 @@ async def test_a_node_where_starts_fail_is_in_the_metrics() -> None:
     async with measuring(api, lambda environment: [wiring.Machines(environment)]) as metrics:
         while b'kubevirt_node_non_operational{node="node2"} 1' not in await metrics.page():
             await asyncio.sleep(0.05)
+
+
+class Waits:
+    """A part that requests a machine from a virt-api that never answers."""
+
+    def __init__(self, client: Client, given_up: asyncio.Event) -> None:
+        self._client = client
+        self._given_up = given_up
+
+    async def run(self) -> None:
+        with pytest.raises(TransportError):
+            await self._client.request("GET", "/apis/kubevirt.io/v1alpha1/namespaces/ns/virtualmachines/none")
+        self._given_up.set()
+        await asyncio.Event().wait()
+
+
+def a_node(ready: str) -> Object:
+    return {"metadata": {"name": "node1"}, "status": {"conditions": [{"type": "Ready", "status": ready}]}}
+
+
+async def test_requests_to_a_virt_api_lost_with_its_node_fail() -> None:
+    api, given_up = HangingAPI(), asyncio.Event()
+    await api.put(NODES, a_node("True"))
+    async with measuring(api, lambda made: [wiring.Machines(made), Waits(made.client, given_up)]):
+        while not api.hanging:
+            await asyncio.sleep(0.05)
+        await api.put(NODES, a_node("Unknown"))
+        await given_up.wait()
