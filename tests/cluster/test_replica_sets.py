@@ -11,6 +11,7 @@ from typing import Any, Final
 import pytest
 
 from apiserver.apis.meta.objects import Object, condition, controller_of, dig, is_deleting, name_of, uid_of
+from tests.cluster.api import is_true
 from tests.cluster.kube import Kubectl
 from tests.cluster.manifests import tiny_vm
 from tests.testbed.nodes import SANDBOX_IMAGE
@@ -239,6 +240,24 @@ def keeps_the_ready(sets: Sets) -> Any:
     return stayed
 
 
+def takes_from_the_fuller_node(sets: Sets) -> Any:
+    """Adopt two ready replicas on a node and a younger one on the other; return whether a smaller set keeps the younger one."""
+    full, other = (name_of(each) for each in sets.kubectl.api.list("nodes")[:2])
+    for number, node in enumerate((full, full, other)):
+        name = f"replica-{number}"
+        spec = {**sets.kind.runs, "nodeSelector": {"kubernetes.io/hostname": node}}
+        sets.kubectl.api.create({**sets.kind.one(name, WEB), "spec": spec})
+        sets.kubectl.api.until(sets.kind.replica, name, is_true("Ready"), timeout=WAIT, what="ready")
+    sets.create(3)
+    sets.kubectl.api.until(
+        sets.kind.set, "web", lambda each: dig(each, "status", "readyReplicas") == 3, timeout=WAIT, what="three ready ones"
+    )
+    sets.scale(2)
+    left = names(sets.settled(2))
+    sets.clean()
+    return len(left), "replica-2" in left
+
+
 def refuses_a_selector_of_other_labels(sets: Sets) -> Any:
     wrong = sets.kind.manifest(1)
     wrong["spec"]["template"]["metadata"]["labels"] = {"app": "db"}
@@ -286,6 +305,7 @@ RULES: Final = (
     goes_before_its_replicas,
     keeps_the_expensive,
     keeps_the_ready,
+    takes_from_the_fuller_node,
     refuses_a_selector_of_other_labels,
     is_scaled_by_an_autoscaler,
 )
