@@ -108,6 +108,7 @@ ROWS: Final = (
     _row("cluster/test_guest_agent.py", 50, "launcher/main", "handler/reconcilers"),
     _row("cluster/test_helm4.py", 60, "controller/reconcilers/virtual_machines", "apiserver/registry/virt"),
     _row("cluster/test_host_devices.py", 25, "handler/devices", "controller/reconcilers/launcher_pods"),
+    _row("cluster/test_hotplug_disks.py", 60, "handler/storage", "apiserver/apis/virt/spec", "controller/reconcilers/pods"),
     _row("cluster/test_hotplug_interfaces.py", 80, "handler/network", "handler/reconcilers", "apiserver/apis/virt/spec"),
     _row("cluster/test_imports.py", 45, "importer", "launcher/main"),
     _row("cluster/test_limits.py", 60, "launcher/main", "controller/reconcilers/launcher_pods"),

@@ -74,6 +74,11 @@ def condition_of(obj: Object, kind: str) -> Object:
     return dict(condition(dig(obj, "status", "conditions"), kind) or {})
 
 
+def has_taken_edits(vm: Object) -> bool:
+    """Return whether the guest runs with the machine's spec, all edits included."""
+    return dig(vm, "status", "observedGeneration") == generation_of(vm) and "running" not in vm["status"]
+
+
 def in_phase(*phases: str) -> Check:
     return lambda obj: dig(obj, "status", "phase") in phases
 

@@ -9,10 +9,10 @@ import pytest
 from apiserver.apis.meta import errors
 from apiserver.client.rest import TransportError
 from tests.cluster import processes
-from tests.cluster.api import in_phase, is_true
+from tests.cluster.api import has_taken_edits, in_phase, is_true
 from tests.cluster.guests import counting_vm, is_above, ticks
 from tests.cluster.kube import Kubectl, eventually
-from tests.cluster.manifests import tiny_vm
+from tests.cluster.manifests import tiny_vm, with_disks
 from tests.damage import never_again
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
@@ -112,6 +112,21 @@ def loses_no_write(kubectl: Kubectl, system: Kubectl, component: str) -> None:
 @pytest.mark.parametrize("component", ["virt-handler", "etcd"])
 def test_the_guest_goes_on_and_its_console_comes_back(kubectl: Kubectl, system: Kubectl, counting: dict[str, Any], component: str) -> None:
     goes_on(kubectl, system, counting, component)
+
+
+def test_an_edit_without_virt_handler_is_applied_afterwards(kubectl: Kubectl, system: Kubectl, testguest: None) -> None:
+    disk = {"name": "scratch", "type": "EmptyDisk", "source": {"size": "8Mi"}}
+    kubectl.api.apply(with_disks(tiny_vm("edited"), disk))
+    before = kubectl.api.ready("vm", "edited", timeout=90)
+    assert "total_iops_sec" not in kubectl("virt", "domainxml", "edited")
+
+    killed = kill_all(system, "virt-handler")
+    kubectl.api.apply(with_disks(tiny_vm("edited"), {**disk, "ioTune": {"totalIopsSec": 10}}))
+    await_recovery(system, "virt-handler", killed)
+
+    vm = kubectl.api.until("vm", "edited", has_taken_edits, timeout=60, what="the guest takes the edit")
+    assert ("changes" in vm["status"], vm["status"]["podUID"]) == (False, before["status"]["podUID"])
+    assert "<total_iops_sec>10</total_iops_sec>" in kubectl("virt", "domainxml", "edited")
 
 
 def test_no_acknowledged_write_is_lost(kubectl: Kubectl, system: Kubectl) -> None:

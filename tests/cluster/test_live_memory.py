@@ -6,12 +6,10 @@ import pytest
 
 from apiserver.apis.meta import quantity
 from apiserver.apis.meta.objects import dig
-from tests.cluster.api import condition_of, is_true
+from tests.cluster.api import condition_of, has_taken_edits, is_true
 from tests.cluster.kube import Kubectl, console
 from tests.cluster.manifests import linux_vm, migration, tiny_vm
-from tests.cluster.test_bad_days import await_recovery, kill_all
 from tests.cluster.test_disks_and_cards import words
-from tests.cluster.test_live_changes import has_taken_all
 from tests.cluster.test_migrations import final_phase, other_node
 from tests.guest_kernel import KERNEL_ARGS
 
@@ -29,7 +27,7 @@ def edit(kubectl: Kubectl, mebibytes: int) -> None:
 
 def taken(kubectl: Kubectl) -> dict[str, Any]:
     vm = kubectl.api.until(
-        "vm", VM, lambda vm: has_taken_all(vm) and "changes" not in vm["status"], timeout=120, what="the guest has the memory"
+        "vm", VM, lambda vm: has_taken_edits(vm) and "changes" not in vm["status"], timeout=120, what="the guest has the memory"
     )
     assert not condition_of(vm, "RestartRequired")
     return vm
@@ -53,7 +51,7 @@ def pod_has(kubectl: Kubectl, vm: dict[str, Any], low: int, high: int) -> dict[s
     return kubectl.api.until("pod", name, lambda pod: low <= limit_of(pod) <= high, timeout=60, what=f"a limit from {low} to {high} MiB")
 
 
-def test_running_guest_gets_memory_and_returns_it(kubectl: Kubectl, system: Kubectl, testguest: None) -> None:
+def test_running_guest_gets_memory_and_returns_it(kubectl: Kubectl, testguest: None) -> None:
     manifest = linux_vm(VM)
     domain = manifest["spec"]["domain"]
     domain["memory"] = {"guest": f"{SMALL}Mi", "maxGuest": "1Gi"}
@@ -71,7 +69,6 @@ def test_running_guest_gets_memory_and_returns_it(kubectl: Kubectl, system: Kube
     grown = pod_has(kubectl, vm, size + 128, size + 130)
     assert [each["restartCount"] for each in grown["status"]["containerStatuses"]] == [0]
 
-    await_recovery(system, "virt-handler", kill_all(system, "virt-handler"))
     edit(kubectl, 512)
     vm = taken(kubectl)
     assert seen(kubectl, before + 256) == before + 256

@@ -4,10 +4,9 @@ from typing import Any
 
 import pytest
 
-from apiserver.apis.meta.objects import name_of
 from tests.cluster.api import in_phase
 from tests.cluster.guests import answers, counting_vm, counts_on, ticks
-from tests.cluster.kube import Kubectl, console, eventually
+from tests.cluster.kube import Kubectl, console
 from tests.cluster.manifests import shared_claim
 from tests.cluster.test_bad_days import await_recovery, kill_all
 from tests.cluster.test_migrations import other_node
@@ -57,8 +56,9 @@ def test_a_suspended_guest_goes_on_on_the_other_node(kubectl: Kubectl, system: K
     assert vm["status"]["attempts"][-1]["result"] == "Suspended"
     assert "Suspended" in kubectl("get", "vm", "sleeper")
 
+    killed = {component: kill_all(system, component) for component in COMPONENTS}
     for component in COMPONENTS:
-        await_recovery(system, component, kill_all(system, component))
+        await_recovery(system, component, killed[component])
     vm = kubectl.api.get("vm", "sleeper")
     assert (vm["status"]["phase"], vm["status"]["managedSave"]) == ("Suspended", image)
     assert pods(kubectl, "sleeper") == []
@@ -84,35 +84,3 @@ def test_a_suspended_guest_goes_on_on_the_other_node(kubectl: Kubectl, system: K
     kubectl.api.delete("vm", "sleeper")
     kubectl.api.gone("vm", "sleeper", timeout=120)
     assert files(vm) == set()
-
-
-def kept_on(system: Kubectl, node: str) -> set[str]:
-    (handler,) = system.api.list("pods", label_selector="kubevirt.io=virt-handler", field_selector=f"spec.nodeName={node}")
-    listed = system("exec", name_of(handler), "--container", "virt-handler", "--", "ls", f"/var/lib/kubevirt-managed-save/{node}")
-    return set(listed.split())
-
-
-def test_a_suspended_guest_goes_on_from_the_disk_of_its_node(kubectl: Kubectl, system: Kubectl, testguest: None) -> None:
-    del testguest
-    kubectl.api.apply(counting_vm("dozer"))
-    vm = kubectl.api.ready("vm", "dozer", timeout=120)
-    count, node = ticks(kubectl, "dozer")[-1], vm["status"]["nodeName"]
-    kubectl.api.patch("vm", "dozer", {"spec": {"managedSave": {"nodeDisk": {}}}})
-    kubectl("virt", "suspend", "dozer", "--wait", timeout=120)
-    vm = kubectl.api.until("vm", "dozer", in_phase("Suspended"), timeout=60, what="Suspended")
-    image = vm["status"]["managedSave"]
-    assert (image["nodeName"], image.get("claimName")) == (node, None)
-    file = f"{kubectl.namespace}.dozer.{vm['metadata']['uid']}.{image['id']}"
-    assert file in kept_on(system, node)
-
-    kubectl("virt", "resume", "dozer", "--wait", timeout=180)
-    vm = kubectl.api.ready("vm", "dozer", timeout=60)
-    assert vm["status"]["nodeName"] == node
-    counts_on(kubectl, "dozer", count)
-
-    kubectl.api.verb("dozer", "suspend")
-    kubectl.api.until("vm", "dozer", in_phase("Suspended"), timeout=60, what="Suspended")
-    kubectl.api.delete("vm", "dozer")
-    kubectl.api.gone("vm", "dozer", timeout=30)
-    await_recovery(system, "virt-handler", kill_all(system, "virt-handler"))  # it looks for left images at its start
-    eventually(lambda: not [each for each in kept_on(system, node) if ".dozer." in each], timeout=70, what="no image is left")

@@ -28,7 +28,7 @@ from tests.testbed import layout, release, release_before
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1500)]
 
-GUESTS = ("first", "second", "third")
+GUESTS = ("first", "second")
 SERVED = "second"
 GAP_SECONDS = 30
 """The switch-over, and the end of the previous version's virt-launcher."""

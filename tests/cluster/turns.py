@@ -25,8 +25,6 @@ ALONE = frozenset(
         "guardians",
         "hotplug_disks",
         "hotplug_interfaces",
-        "live_changes",
-        "live_memory",
         "node_certificates",
         "node_certificates_matrix",
         "node_loss",

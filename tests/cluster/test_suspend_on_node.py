@@ -1,0 +1,43 @@
+from __future__ import annotations
+
+import pytest
+
+from apiserver.apis.meta.objects import name_of
+from handler.storage import node_disk_sweep
+from tests.cluster.api import in_phase
+from tests.cluster.guests import counting_vm, counts_on, ticks
+from tests.cluster.kube import Kubectl, eventually
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
+
+
+def kept_on(system: Kubectl, node: str) -> set[str]:
+    (handler,) = system.api.list("pods", label_selector="kubevirt.io=virt-handler", field_selector=f"spec.nodeName={node}")
+    listed = system("exec", name_of(handler), "--container", "virt-handler", "--", "ls", f"/var/lib/kubevirt-managed-save/{node}")
+    return set(listed.split())
+
+
+def test_a_suspended_guest_goes_on_from_the_disk_of_its_node(kubectl: Kubectl, system: Kubectl, testguest: None) -> None:
+    del testguest
+    kubectl.api.apply(counting_vm("dozer"))
+    vm = kubectl.api.ready("vm", "dozer", timeout=120)
+    count, node = ticks(kubectl, "dozer")[-1], vm["status"]["nodeName"]
+    kubectl.api.patch("vm", "dozer", {"spec": {"managedSave": {"nodeDisk": {}}}})
+    kubectl("virt", "suspend", "dozer", "--wait", timeout=120)
+    vm = kubectl.api.until("vm", "dozer", in_phase("Suspended"), timeout=60, what="Suspended")
+    image = vm["status"]["managedSave"]
+    assert (image["nodeName"], image.get("claimName")) == (node, None)
+    file = f"{kubectl.namespace}.dozer.{vm['metadata']['uid']}.{image['id']}"
+    assert file in kept_on(system, node)
+
+    kubectl("virt", "resume", "dozer", "--wait", timeout=180)
+    vm = kubectl.api.ready("vm", "dozer", timeout=60)
+    assert vm["status"]["nodeName"] == node
+    counts_on(kubectl, "dozer", count)
+
+    kubectl.api.verb("dozer", "suspend")
+    kubectl.api.until("vm", "dozer", in_phase("Suspended"), timeout=60, what="Suspended")
+    kubectl.api.delete("vm", "dozer")
+    kubectl.api.gone("vm", "dozer", timeout=30)
+    after_a_look = node_disk_sweep.LOOK_SECONDS + 30
+    eventually(lambda: not [each for each in kept_on(system, node) if ".dozer." in each], timeout=after_a_look, what="no image is left")
