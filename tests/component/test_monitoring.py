@@ -324,7 +324,10 @@ FIRING: Mapping[str, tuple[str, Mapping[str, str]]] = {
     "OutdatedVirtualMachineInstanceWorkloads": ("25h", {"kubevirt_outdated_launchers": "1x1600"}),
     "VirtualMachineStuckInUnhealthyState": (
         "11m",
-        {f'kubevirt_vm_info{{{MACHINE},status="errorunschedulable",status_group="error"}}': "1x20"},
+        {
+            f'kubevirt_vm_info{{{MACHINE},status="errimagepull",status_group="error"}}': "1x3 stale _x2 1x3 stale",
+            f'kubevirt_vm_info{{{MACHINE},status="imagepullbackoff",status_group="error"}}': "_x3 1x3 stale _x2 1x3 stale",
+        },
     ),
     "VMCannotBeEvicted": ("2m", {f"kubevirt_vmi_non_evictable{{{GUEST}}}": "1x10"}),
     "KubeVirtVMIExcessiveMigrations": (
@@ -364,8 +367,16 @@ HEALTHY: Mapping[str, str] = {
     f'kubevirt_vm_info{{{MACHINE},status="running",status_group="running"}}': "1x1600",
     'kubevirt_vm_info{namespace="ns",name="off",status="stopped",status_group="non_running"}': "1x1600",
     f"kubevirt_vmi_non_evictable{{{GUEST}}}": "0x1600",
-    'kubevirt_vmi_migration_succeeded{namespace="ns",vmi="testvm",vmim="m"}': "1x1600",
-    'kubevirt_vmi_migration_failed{namespace="ns",vmi="testvm",vmim="n"}': "1x1600",
+    **{
+        f'kubevirt_vmi_migration_succeeded{{namespace="ns",vmi="testvm",vmim="m{number}",pod="{replica}"}}': "1x1600"
+        for number in range(11)
+        for replica in ("a", "b")
+    },
+    **{
+        f'kubevirt_vmi_migration_failed{{namespace="ns",vmi="testvm",vmim="{name}",pod="{replica}"}}': "1x1600"
+        for name in ("n", "o")
+        for replica in ("a", "b")
+    },
     f"kubevirt_vmi_memory_usable_bytes{{{GUEST}}}": "4x1600",
     f"kubevirt_vmi_memory_available_bytes{{{GUEST}}}": "100x1600",
     f"kubevirt_vmi_memory_pgmajfault_total{{{GUEST}}}": "0+60x1600",
