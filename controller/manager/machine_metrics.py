@@ -60,7 +60,10 @@ ABOUT: Final[Mapping[str, str]] = {
     "kubevirt_vm_info": "A machine, with its state.",
     "kubevirt_vm_create_date_timestamp_seconds": "When a machine was created.",
     "kubevirt_vm_resource_requests": "CPUs and memory of a machine's guest.",
-    **{f"kubevirt_vm_{each}_status_last_transition_timestamp_seconds": f"When machines with state {each} entered it." for each in GROUPS},
+    **{
+        f"kubevirt_vm_{each}_status_last_transition_timestamp_seconds": f"When machines with state {each} entered their phase."
+        for each in GROUPS
+    },
     "kubevirt_vmi_info": "A machine with a guest, its place, and what its agent says.",
     "kubevirt_vmi_non_evictable": "1 if an eviction must migrate a machine's guest, and the guest cannot migrate.",
     "kubevirt_vmi_migration_succeeded": "A Migration that succeeded.",
