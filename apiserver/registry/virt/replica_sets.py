@@ -211,7 +211,7 @@ class ReplicaSetStrategy(Strategy):
         return replica_set.validate_status(obj)
 
     def warnings_on_update(self, obj: Object, old: Object) -> tuple[str, ...]:
-        """Return a warning if the template changed, but existing machines keep the old one: there is no rolling update."""
+        """Return a warning if the template changed, but the set updates no existing machine to it."""
         if obj["spec"].get("template") == old["spec"].get("template") or not objects.dig(old, "status", "replicas"):
             return ()
         if ordinals.has_ordinals(obj) and revisions.strategy_of(obj) == revisions.ROLLING_UPDATE:

@@ -1,6 +1,6 @@
 """The claims of a set with ``volumeClaimTemplates``: which the set creates, and which it deletes. Pure.
 
-The set deletes only claims with its uid in their label, whose machine is gone, if ``whenScaled`` is ``Delete``.
+If ``whenScaled`` is ``Delete``, the set deletes only claims with its uid in their label and without a machine.
 ``whenDeleted: Delete`` makes the set their owner, so the garbage collector deletes them with it.
 """
 

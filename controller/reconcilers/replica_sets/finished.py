@@ -1,6 +1,6 @@
 """Finished machines of a set: which ones are over for good, when they are replaced, and when they are deleted. Pure.
 
-A finished machine keeps its place in the set for a pause, which doubles with each machine that finished in the last ten minutes. So a
+A finished machine keeps its place in the set for a pause, which doubles with each further one of the last ten minutes. So a
 template that cannot run costs a bounded number of machines.
 """
 

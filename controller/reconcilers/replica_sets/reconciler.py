@@ -88,7 +88,7 @@ class ReplicaSets:
         self._informers.vms.subscribe(machine_changed)
 
     async def reconcile(self, request: Request) -> Result:
-        """Adopt, release, create and delete a set's machines; write its status."""
+        """Adopt, release, create, update and delete a set's machines; write its status."""
         replica_set = self._informers.replica_sets.get(request.namespace, request.name)
         if replica_set is None:
             return Result()  # the garbage collector has its machines
@@ -172,7 +172,7 @@ class ReplicaSets:
         return None
 
     async def _create_one(self, replica_set: Object, ordinal: int | None) -> None:
-        if ordinal is not None and not await self._has_claims(replica_set, ordinal):
+        if ordinal is not None and not await self._ensure_claims(replica_set, ordinal):
             return  # a claim's event brings another pass
         path = REPLICA_SETS.path(namespace_of(replica_set), name_of(replica_set), replica_sets.REPLICATE)
         body = {"preconditions": {"uid": uid_of(replica_set)}, **({} if ordinal is None else {"ordinal": ordinal})}
@@ -192,7 +192,7 @@ class ReplicaSets:
         self._informers.vms.remember(written)
         self._tell(replica_set, "Normal", "SuccessfulUpdate", f"Updated virtual machine: {name_of(written)}")
 
-    async def _has_claims(self, replica_set: Object, ordinal: int) -> bool:
+    async def _ensure_claims(self, replica_set: Object, ordinal: int) -> bool:
         """Create the missing claims of a machine; return False if one is being deleted or not yet known."""
         present = True
         for wanted in claims.of_machine(replica_set, ordinal):

@@ -39,9 +39,9 @@ class Plan:
     adopted: tuple[Object, ...] = ()
     released: tuple[Object, ...] = ()
     create: int = 0
-    """Of machines with random names."""
+    """How many machines with random names to create."""
     ordinals: tuple[int, ...] = ()
-    """Of machines to create."""
+    """Numbers of the machines to create, in a set with ordinals."""
     rollout: Rollout = NO_ROLLOUT
     delete: tuple[Object, ...] = ()
     delete_claims: tuple[Object, ...] = ()

@@ -25,7 +25,7 @@ class Failure:
 
 
 def refusal(replica_set: Object, reason: str, message: str) -> Failure:
-    """Return the Failure of a refused write; of a random name of a new machine it has only the prefix.
+    """Return the Failure of a refused write, with only the prefix of a new machine's random name.
 
     A new name in each pass would change the status, which starts the next pass at once.
     """
@@ -71,7 +71,7 @@ def _back_off(plan: Plan) -> Failure | None:
 def _lack(replica_set: Object, plan: Plan, now: datetime) -> Failure | None:
     """Return a failure with what the set waits for; None once all replicas are available or off, and a rolling update is complete.
 
-    With random names, machines are only off by their run strategy; a stopped one delays the set.
+    With random names, only a machine that its run strategy keeps off counts as off: one that a user stopped delays the set.
     """
     seconds = min_ready_seconds(replica_set)
     available = [readiness.available_from(vm, seconds) for vm in plan.active]
@@ -81,11 +81,11 @@ def _lack(replica_set: Object, plan: Plan, now: datetime) -> Failure | None:
     lacking = [vm for vm in unavailable if not is_off(vm)]
     settled = len(plan.active) - len(lacking)
     rolls = revisions.newest(replica_set) and revisions.strategy_of(replica_set) == revisions.ROLLING_UPDATE
-    behind = wanted - plan.rollout.updated if rolls and not revisions.partition(replica_set) else 0
-    if settled == len(plan.active) == wanted and not behind and not plan.rollout.restarting and not plan.rollout.behind:
+    stale = wanted - plan.rollout.updated if rolls and not revisions.partition(replica_set) else 0
+    if settled == len(plan.active) == wanted and not stale and not plan.rollout.restarting and not plan.rollout.behind:
         return None
     told = [f"{settled} of {wanted} machines are available{' or off' if len(lacking) < len(unavailable) else ''}"]
-    if behind:
+    if stale:
         told.append(f"{plan.rollout.updated} have the newest template")
     if plan.rollout.restarting:
         told.append(f"{plan.rollout.restarting} are about to restart or stop")

@@ -126,7 +126,8 @@ class VirtualMachineReplicaSetStatus(Model):
     finished_replicas: Int32 | None = Field(
         None,
         description="Number of machines that are off and will not start again by themselves: the guest powered off under RerunOnFailure or "
-        "Once, or its starts failed. The set replaces them after a pause, and deletes them ten minutes after their end. 0 with ordinals.",
+        "Once, its starts failed, or its node was lost and onNodeLoss is Wait. The set replaces them after a pause, and deletes them ten "
+        "minutes after their end. 0 with ordinals.",
     )
     observed_generation: Int64 | None = Field(None, description="The generation of the spec that this is about.")
     current_revision: str | None = Field(None, description="With ordinals, the revision before the update, until it is complete.")
