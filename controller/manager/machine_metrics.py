@@ -93,7 +93,7 @@ def _rows(vms: Sequence[Object], migrations: Sequence[Object], strategy: evictio
     counts: Counter[str] = Counter()
     for vm in vms:
         with suppress(KeyError, TypeError, ValueError, AttributeError):
-            yield from tuple(_of_machine(vm, strategy))
+            yield from tuple(_of_machine(vm, strategy))  # all of its rows, or none
     for migration in migrations:
         with suppress(KeyError, TypeError, ValueError, AttributeError):
             yield from tuple(_of_migration(migration))

@@ -73,7 +73,7 @@ class Scaling:
         Raises as :meth:`put_back`.
         """
         wanted = self.put_back(deepcopy(obj), scale)
-        others = {**scale, "spec": {"replicas": 0 if dig(wanted, *self.spec_replicas) else 1}}
+        others = {**scale, "spec": {"replicas": 0 if dig(wanted, *self.spec_replicas) else 1}}  # another number, so the two differ
         return _difference(from_hub(wanted), from_hub(self.put_back(obj, others)))
 
 

@@ -33,7 +33,7 @@ class Membership:
     members: tuple[Object, ...] = ()
     """They match, and the set controls or adopts them."""
     adopted: tuple[Object, ...] = ()
-    """Unfinished machines without a controller: the set becomes their controller."""
+    """Those members without a controller: the set becomes it."""
     released: tuple[Object, ...] = ()
     """Machines that do not match: the set ceases to be their controller."""
 

@@ -261,7 +261,7 @@ class ReplicaSets:
         """Do these writes concurrently; record and return the first refusal, if any.
 
         Raises:
-            Conflict: the set is being deleted, or is another one.
+            Conflict: the set or a machine has changed.
             TransportError: a write's outcome is unknown.
         """
         refused: list[errors.StatusError] = []
