@@ -71,6 +71,7 @@ async def _edit(way: Access, name: str, parsed: argparse.Namespace, moment: str)
                 wanted, number = rollout_plan.undone(found, parsed.to_revision)
                 if number == rollout_plan.newest_number(found):
                     done = f"skipped rollback (current template already matches revision {number})"
+                    return found
                 return wanted
             case "restart":
                 return rollout_plan.restarted(found, moment)

@@ -50,11 +50,15 @@ class Usage:
 async def show(access: Access, wanted: Wanted, page: int = PAGE) -> str:
     """Return the table of machines' usage as text; a sentence if no machine has a guest. ``page``: machines per request.
 
-    Raises Failure, also without metrics API.
+    Raises Failure, also without metrics API, and for a named machine without a guest.
     """
+    if wanted.name and wanted.all_namespaces:
+        raise messages.Failure("error: a virtual machine cannot be named across all namespaces; omit -A, or the name")
     namespace = None if wanted.all_namespaces else access.namespace
     usage = await _usage(access, namespace)
     machines = [each for each in await _machines(access, namespace, wanted, page) if phases.phase_of(each) in phases.WITH_GUEST]
+    if wanted.name and not machines:
+        raise messages.Failure(f"error: virtual machine {access.namespace}/{wanted.name} has no guest, so it uses nothing")
     if not machines:
         where = "all namespaces" if wanted.all_namespaces else f"namespace {access.namespace}"
         return f"No virtual machine in {where} has a guest."

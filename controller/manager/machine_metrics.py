@@ -27,6 +27,7 @@ _GROUP_OF: Final[Mapping[str, str]] = {
     summary.STARTING: _STARTING,
     summary.WAITING_FOR_IMAGE: _STARTING,
     summary.WAITING_FOR_SERVER: _STARTING,
+    conditions.IMPORTING: _STARTING,
     phases.RUNNING: _RUNNING,
     summary.REBOOT_LOOP: _RUNNING,
     summary.MIGRATING: _MIGRATING,
@@ -61,7 +62,7 @@ ABOUT: Final[Mapping[str, str]] = {
     "kubevirt_vm_create_date_timestamp_seconds": "When a machine was created.",
     "kubevirt_vm_resource_requests": "CPUs and memory of a machine's guest.",
     **{
-        f"kubevirt_vm_{each}_status_last_transition_timestamp_seconds": f"When machines with state {each} entered their phase."
+        f"kubevirt_vm_{each}_status_last_transition_timestamp_seconds": f"When machines in state {each} entered their phase or pause."
         for each in GROUPS
     },
     "kubevirt_vmi_info": "A machine with a guest, its place, and what its agent says.",
@@ -111,22 +112,30 @@ def _of_machine(vm: Object, strategy: evictions.Strategy) -> Iterator[Row]:
         yield "kubevirt_vm_resource_requests", {**names, "resource": "cpu", "unit": unit, "source": "domain"}, int(str(cpu.get(unit) or 1))
     if guest := dig_vm(vm, "spec", "domain", "memory", "guest"):
         amount = float(quantity.parse(str(guest)).bytes)
-        yield "kubevirt_vm_resource_requests", {**names, "resource": "memory", "unit": "bytes", "source": "domain"}, amount
-    if stamps := dig_vm(vm, "status", "phaseTransitionTimestamps"):
-        entered = max(times.parse(each["time"]).timestamp() for each in stamps)
+        yield "kubevirt_vm_resource_requests", {**names, "resource": "memory", "unit": "bytes", "source": "guest"}, amount
+    if moments := list(_changes(vm)):
+        entered = max(times.parse(each).timestamp() for each in moments)
         yield f"kubevirt_vm_{group}_status_last_transition_timestamp_seconds", names, entered
     if phases.phase_of(vm) in phases.WITH_GUEST:
         yield from _of_guest(vm, names, evictions.strategy_of(vm) or strategy)
 
 
+def _changes(vm: Object) -> Iterator[str]:
+    """Yield the times at which the machine entered its phases, and at which its pause began."""
+    yield from (each["time"] for each in dig_vm(vm, "status", "phaseTransitionTimestamps") or ())
+    if summary.word(vm) == summary.PAUSED and (since := _condition(vm, conditions.PAUSED).get("lastTransitionTime")):
+        yield since
+
+
 def _of_guest(vm: Object, names: Mapping[str, str], strategy: evictions.Strategy) -> Iterator[Row]:
-    node, migratable = str(dig_vm(vm, "status", "nodeName") or ""), _is_true(vm, conditions.MIGRATABLE)
+    node = str(dig_vm(vm, "status", "nodeName") or "")
+    stays = strategy == evictions.LIVE_MIGRATE and not _is_true(vm, conditions.MIGRATABLE)
     system = dig_vm(vm, "status", "guest", "os") or {}
     place = {
         "node": node,
         **names,
         "phase": phases.phase_of(vm).lower(),
-        "evictable": str(migratable).lower(),
+        "evictable": str(not stays).lower(),
         "outdated": str(_is_true(vm, conditions.LAUNCHER_OUTDATED)).lower(),
         "vmi_pod": str(dig_vm(vm, "status", "podName") or ""),
         "guest_os_name": str(system.get("name") or "")[:MAX_FACT],
@@ -134,7 +143,7 @@ def _of_guest(vm: Object, names: Mapping[str, str], strategy: evictions.Strategy
         "guest_os_kernel_release": str(system.get("kernelRelease") or "")[:MAX_FACT],
     }
     yield "kubevirt_vmi_info", place, 1
-    yield "kubevirt_vmi_non_evictable", {"node": node, **names}, float(strategy == evictions.LIVE_MIGRATE and not migratable)
+    yield "kubevirt_vmi_non_evictable", {"node": node, **names}, float(stays)
 
 
 def _of_migration(migration: Object) -> Iterator[Row]:
@@ -164,4 +173,8 @@ def _names(obj: Object) -> dict[str, str]:
 
 
 def _is_true(vm: Object, type_: str) -> bool:
-    return (condition(dig_vm(vm, "status", "conditions"), type_) or {}).get("status") == "True"
+    return _condition(vm, type_).get("status") == "True"
+
+
+def _condition(vm: Object, type_: str) -> Mapping[str, str]:
+    return condition(dig_vm(vm, "status", "conditions"), type_) or {}

@@ -66,6 +66,11 @@ async def test_running_machines_are_listed_with_their_use(cluster: Cluster) -> N
 async def test_a_machine_that_does_not_exist_is_named(cluster: Cluster) -> None:
     with pytest.raises(messages.Failure, match="absent"):
         await top.show(cluster.access, Wanted(name="absent"))
+    with pytest.raises(messages.Failure, match=r"omit -A, or the name$"):
+        await top.show(cluster.access, Wanted(name="absent", all_namespaces=True))
+    await cluster.machine("off", "7m", phase="Stopped")
+    with pytest.raises(messages.Failure, match=r"^error: virtual machine ns/off has no guest, so it uses nothing$"):
+        await top.show(cluster.access, Wanted(name="off"))
 
 
 async def test_a_cluster_without_a_metrics_api_is_told_what_to_install(tmp_path: Path) -> None:

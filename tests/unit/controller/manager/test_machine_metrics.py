@@ -41,7 +41,7 @@ async def test_a_running_machine_has_its_state_size_and_place() -> None:
         f'kubevirt_vm_resource_requests{{{machine},resource="cpu",unit="sockets",source="domain"}} 1',
         f'kubevirt_vm_resource_requests{{{machine},resource="cpu",unit="cores",source="domain"}} 2',
         f'kubevirt_vm_resource_requests{{{machine},resource="cpu",unit="threads",source="domain"}} 1',
-        f'kubevirt_vm_resource_requests{{{machine},resource="memory",unit="bytes",source="domain"}} 1073741824',
+        f'kubevirt_vm_resource_requests{{{machine},resource="memory",unit="bytes",source="guest"}} 1073741824',
         f"kubevirt_vm_running_status_last_transition_timestamp_seconds{{{machine}}} 1767225600",
         f'kubevirt_vmi_info{{node="node1",{machine},phase="running",evictable="true",outdated="false",vmi_pod="pod",{facts}}} 1',
         f'kubevirt_vmi_non_evictable{{node="node1",{machine}}} 0',
@@ -62,6 +62,13 @@ async def test_a_guest_that_may_be_shut_down_is_evictable(own: dict[str, str], c
     vm["spec"] |= own
     found = await series([vm], [], cluster)
     assert f'kubevirt_vmi_non_evictable{{node="node1",namespace="default",name="testvm"}} {value}' in found
+    assert f'evictable="{"false" if value else "true"}"' in next(each for each in found if each.startswith("kubevirt_vmi_info"))
+
+
+async def test_a_pause_is_a_change_of_state() -> None:
+    paused = {"type": "Paused", "status": "True", "reason": "", "message": "", "lastTransitionTime": "2026-01-01T00:01:00Z"}
+    found = await series([a_machine(conditions=[paused])], [])
+    assert 'kubevirt_vm_non_running_status_last_transition_timestamp_seconds{namespace="default",name="testvm"} 1767225660' in found
 
 
 async def test_a_machine_that_is_off_has_no_place() -> None:
@@ -121,6 +128,11 @@ async def test_a_malformed_machine_hides_no_other(change: dict[str, Any]) -> Non
 )
 def test_states_have_kubevirts_groups(phase: str, group: str) -> None:
     assert group_of(a_machine(phase)) == group
+
+
+def test_a_machine_that_downloads_its_disk_is_starting() -> None:
+    importing = {"type": "Ready", "status": "False", "reason": "Importing", "message": ""}
+    assert group_of(a_machine("Pending", conditions=[importing])) == "starting"
 
 
 async def test_every_metric_is_a_gauge_with_a_help_text() -> None:
