@@ -47,7 +47,8 @@ def progress(replica_set: Object, revision: int = 0) -> Progress:
         return _waiting(replica_set, *([f"{updated} out of {concerned} machines have been updated"] if lowest or is_settled else []))
     if lowest:
         return Progress(f"partitioned roll out complete: {concerned} machines have been updated", done=True)
-    return Progress(f'{KIND} "{name_of(replica_set)}" successfully rolled out', done=True)
+    limit = "" if has_ordinals else "; without spec.ordinals, only new machines have the newest template"
+    return Progress(f'{KIND} "{name_of(replica_set)}" successfully rolled out{limit}', done=True)
 
 
 def newest_number(replica_set: Object) -> int:

@@ -57,7 +57,10 @@ def partition(number: int) -> Object:
         (a_set({**DONE, "conditions": [LACK]}), Progress(f"{WAITING}2 of 3 machines are available | ; db-3: ClaimNotFound...")),
         (a_set(updateStrategy=partition(3)), Progress("partitioned roll out complete: 1 machines have been updated", done=True)),
         (a_set(updateStrategy=partition(2)), Progress(f"{WAITING}1 out of 2 machines have been updated...")),
-        (a_set({}, revisions=0, ordinals=None), ROLLED_OUT),
+        (
+            a_set({}, revisions=0, ordinals=None),
+            Progress(f"{ROLLED_OUT.text}; without spec.ordinals, only new machines have the newest template", done=True),
+        ),
         (a_set({"conditions": [condition("Reconciling", "1 of 3")]}, revisions=0, ordinals=None), Progress(f"{WAITING}1 of 3...")),
     ],
 )
