@@ -41,7 +41,8 @@ def progress(replica_set: Object, revision: int = 0) -> Progress:
     if int(status.get("observedGeneration") or 0) < generation_of(replica_set):
         return Progress(f"Waiting for {KIND} spec update to be observed...")
     lowest, updated = revisions.partition(replica_set), int(status.get("updatedReplicas") or 0)
-    concerned = len([each for each in ordinals.wanted(replica_set) if each >= lowest]) if has_ordinals else 0
+    wanted = ordinals.wanted(replica_set)
+    concerned = max(wanted.stop - max(wanted.start, lowest), 0) if has_ordinals else 0
     is_settled = condition(status.get("conditions"), replica_sets.RECONCILING) is None
     if not is_settled or updated < concerned:  # without a partition, the condition has the count
         return _waiting(replica_set, *([f"{updated} out of {concerned} machines have been updated"] if lowest or is_settled else []))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import islice
 from typing import Final
 
 from apiserver.apis.meta.objects import Object, is_deleting, name_of
@@ -92,12 +93,14 @@ def _with_ordinals(seen: Observed, found: Membership, present: Sequence[Object])
     create: list[int] = []
     excess: list[int] = []
     if not _stands_still(seen.replica_set):
-        create = [each for each in wanted if ordinals.machine_name(seen.replica_set, each) not in names]
-        excess = sorted(numbered.keys() - set(wanted), reverse=True)
+        # Lazily, because replicas may be two billion.
+        missing = (each for each in wanted if ordinals.machine_name(seen.replica_set, each) not in names)
+        create = list(islice(missing, BURST))
+        excess = sorted((each for each in numbered if each not in wanted), reverse=True)
     return Plan(
         adopted=found.adopted,
         released=found.released,
-        ordinals=tuple(create[:BURST]),
+        ordinals=tuple(create),
         rollout=rollout_plan.plan(seen.replica_set, numbered, seen.now, min_ready_seconds(seen.replica_set)),
         delete=tuple(numbered[each] for each in excess[:BURST]),
         delete_claims=claims.superfluous(seen.replica_set, seen.claims, seen.machines)[:BURST],

@@ -50,7 +50,7 @@ def plan(replica_set: Object, machines: Mapping[int, Object], now: datetime, min
     if stands_still or revisions.strategy_of(replica_set) != revisions.ROLLING_UPDATE:
         return done
     lowest = revisions.partition(replica_set)
-    stale = [each for each in reversed(wanted) if each in present and each not in updated and each >= lowest]
+    stale = sorted((each for each in present if each not in updated and each >= lowest), reverse=True)
     free = [each for each in stale if is_off(present[each]) or (each in unsettled and not may_serve(present[each]))]
     others = [each for each in stale if each not in free]
     budget = revisions.max_unavailable(replica_set) - (len(wanted) - len(present)) - len(unsettled)

@@ -55,6 +55,7 @@ def partition(number: int) -> Object:
         ),
         (a_set(DONE), ROLLED_OUT),
         (a_set({**DONE, "conditions": [LACK]}), Progress(f"{WAITING}2 of 3 machines are available | ; db-3: ClaimNotFound...")),
+        (a_set(updateStrategy=partition(9)), Progress("partitioned roll out complete: 0 machines have been updated", done=True)),
         (a_set(updateStrategy=partition(3)), Progress("partitioned roll out complete: 1 machines have been updated", done=True)),
         (a_set(updateStrategy=partition(2)), Progress(f"{WAITING}1 out of 2 machines have been updated...")),
         (

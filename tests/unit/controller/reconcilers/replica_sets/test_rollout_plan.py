@@ -116,6 +116,7 @@ def rolling(**given: int | str) -> Object:
         pytest.param(a_pool(paused=True), [machine(0), machine(1), machine(2)], (), id="paused"),
         pytest.param(a_pool(deleting=True), [machine(0), machine(1), machine(2)], (), id="deletion"),
         pytest.param(a_pool(1), [machine(0), machine(1)], (0,), id="excess-ones-not"),
+        pytest.param(a_pool((1 << 31) - 1), [machine(0), off(1)], (1,), id="two-billion"),
         pytest.param(a_pool(2), [machine(0), machine(1), machine(2)], (1,), id="excess-ones-do-not-count"),
         pytest.param(a_set(replicas=1, ordinals={}), [machine(0)], (), id="without-revisions"),
     ],
