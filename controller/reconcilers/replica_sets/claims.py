@@ -56,7 +56,8 @@ def superfluous(replica_set: Object, claims: Iterable[Object], machines: Iterabl
         ordinal = ordinals.ordinal_of_claim(replica_set, name_of(claim))
         if ordinal is None or ordinal in wanted or ordinals.machine_name(replica_set, ordinal) in present:
             continue
-        if set_of(claim) == [uid_of(replica_set)] and not is_deleting(claim):
+        is_own = set_of(claim) == [uid_of(replica_set)] and namespace_of(claim) == namespace_of(replica_set)
+        if is_own and not is_deleting(claim):
             found.append(claim)
     return tuple(found)
 

@@ -59,7 +59,8 @@ def of_set(replica_set: Object, machines: Iterable[Object]) -> Membership:
     members, adopted, released = [], [], []
     numbered = ordinals.has_ordinals(replica_set)
     for vm in machines:
-        if numbered and ordinals.ordinal_of(replica_set, name_of(vm)) is None:
+        is_foreign = namespace_of(vm) != namespace_of(replica_set)  # anyone can write the set's uid into ownerReferences
+        if is_foreign or (numbered and ordinals.ordinal_of(replica_set, name_of(vm)) is None):
             continue
         controller, matches = controller_of(vm), selector.matches(labels_of(vm))
         if controller is not None and controller.get("uid") == uid:

@@ -39,6 +39,7 @@ def test_a_machines_claims_are_the_templates() -> None:
         ({}, a_claim("data-web-2"), False),
         ({}, a_claim("data-web-1", creator="uid-of-an-earlier-web"), False),
         ({}, a_claim("data-web-1", labels={}), False),
+        ({}, a_claim("data-web-1", namespace="other"), False),
         ({}, a_claim("other-web-1"), False),
         ({}, a_claim("data-web-x"), False),
         ({}, a_claim("data-web-1", deletionTimestamp="2026-11-29T00:00:00Z"), False),

@@ -214,6 +214,15 @@ def test_helm_waits_for_the_replicas(spec: dict[str, Any], machines: list[Object
     assert kstatus.result(told) == result
 
 
+@pytest.mark.parametrize(
+    ("spec", "owner", "labels"), [({}, "web", WEB), ({"ordinals": {}}, "web", WEB), ({}, "web", OTHER), ({}, None, WEB)]
+)
+def test_machines_of_other_namespaces_do_not_belong_to_a_set(spec: Object, owner: str | None, labels: dict[str, str]) -> None:
+    foreign = a_machine("web-0", owner=owner, labels=labels)
+    foreign["metadata"]["namespace"] = "other"
+    assert plan(a_set(replicas=1, **spec), foreign) == plan(a_set(replicas=1, **spec))
+
+
 def test_a_set_without_a_usable_selector_is_left_alone() -> None:
     assert membership.faults(a_set()) == ()
     assert membership.faults(a_set(selector={})) == ("spec.selector must not be empty",)
