@@ -282,7 +282,8 @@ class ReplicaSets:
             raise unknown[0]
         if not refused:
             return None
-        failure = refusal(replica_set, reason, one_line(str(refused[0]), MAX_REFUSAL))
+        told = refusal(replica_set, reason, str(refused[0])).message  # before it is cut
+        failure = Failure(reason, one_line(told, MAX_REFUSAL))
         self._tell(replica_set, "Warning", reason, failure.message)
         return failure
 

@@ -25,14 +25,18 @@ class Failure:
 
 
 def refusal(replica_set: Object, reason: str, message: str) -> Failure:
-    """Return the Failure of a refused write, with only the prefix of a new machine's random name.
+    """Return the Failure of a refused write, without the random characters of a new machine: of its name, only the prefix.
 
-    A new name in each pass would change the status, which starts the next pass at once.
+    New characters in each pass would change the status, which starts the next pass at once.
     """
+    if reason != replica_sets.FAILED_CREATE or ordinals.has_ordinals(replica_set):
+        return Failure(reason, message)
     prefix = f"{name_of(replica_set)}-"[: names.MAX_GENERATED_BASE]
-    random_name = rf"{re.escape(prefix)}[{names.GENERATED_ALPHABET}]{{{names.GENERATED_SUFFIX}}}(?![a-z0-9])"
-    is_random = reason == replica_sets.FAILED_CREATE and not ordinals.has_ordinals(replica_set)
-    return Failure(reason, re.sub(random_name, prefix, message) if is_random else message)
+    random_name = rf"{re.escape(prefix)}([{names.GENERATED_ALPHABET}]{{{names.GENERATED_SUFFIX}}})(?![a-z0-9])"
+    told = re.sub(random_name, prefix, message)
+    for suffix in re.findall(random_name, message):
+        told = told.replace(suffix, "$(vm.suffix)")  # in a value with this placeholder
+    return Failure(reason, told)
 
 
 def status(replica_set: Object, plan: Plan, failure: Failure | None, now: datetime) -> Object:

@@ -163,6 +163,13 @@ def test_a_refused_creation_has_no_random_name(replica_set: Object, reason: str,
     assert refusal(replica_set, reason, quota.format(name)) == Failure(reason, quota.format(told))
 
 
+def test_a_refused_value_has_no_random_characters() -> None:
+    told = refusal(
+        a_set(), "FailedCreate", 'VirtualMachine "web-x7k2q" is invalid: wwn: Invalid value: "500x7k2q": must be hexadecimal'
+    ).message
+    assert told == 'VirtualMachine "web-" is invalid: wwn: Invalid value: "500$(vm.suffix)": must be hexadecimal'
+
+
 def test_conditions_come_and_go() -> None:
     missing = plan(a_set(replicas=1))
     refused = status(a_set(replicas=1, paused=True), missing, Failure("FailedCreate", "exceeded quota"), NOW)
