@@ -223,7 +223,10 @@ class ReplicaSets:
         ordinal = ordinals.ordinal_of_claim(replica_set, name_of(claim))
         if ordinal is None or await self._exists(ordinals.machine_name(replica_set, ordinal), namespace_of(replica_set)):
             return
-        if await self._delete_object(PERSISTENT_VOLUME_CLAIMS, claim) is not None:
+        answer = await self._delete_object(PERSISTENT_VOLUME_CLAIMS, claim)
+        if answer is not None:
+            if answer.get("kind") == PERSISTENT_VOLUME_CLAIMS.kind:
+                self._informers.claims.remember(answer)
             self._tell(replica_set, "Normal", "SuccessfulDelete", f"Deleted claim: {name_of(claim)}")
 
     async def _exists(self, name: str, namespace: str) -> bool:

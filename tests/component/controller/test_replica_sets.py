@@ -17,7 +17,7 @@ from apiserver.apis.virt.places.resources import REPLICA_SETS, VIRTUAL_MACHINES
 from apiserver.client.rest import Client
 from tests.component.controller.test_controller import CLAIMS, PODS, VMS, Cluster, a_vm, working
 from tests.fakes.aggregating import AggregatingAPI
-from tests.fakes.kubeapi import FakeAPI
+from tests.fakes.kubeapi import FakeAPI, Key
 from tests.own_time import promptly
 from tests.unit.controller.reconcilers.replica_sets.builders import a_template
 
@@ -118,6 +118,21 @@ class LabelledFirst(AggregatingAPI):
             async with Client(self._behind, user_agent="test") as user:
                 await user.patch(VIRTUAL_MACHINES, name, {"metadata": {"labels": {"app": "debug"}}}, "ns")
         return await super()._handle(request)
+
+
+class ProtectedClaims(AggregatingAPI):
+    """An API that protects claims, as Kubernetes does, and once ``silent`` tells no changes of them."""
+
+    silent = False
+
+    async def _store(self, key: Key, obj: Object) -> Object:
+        if key[0] == CLAIMS:
+            obj["metadata"]["finalizers"] = ["kubernetes.io/pvc-protection"]
+        return await super()._store(key, obj)
+
+    async def _log(self, kind: str, key: Key, obj: Object, old: Object | None = None) -> None:
+        if not self.silent or key[0] != CLAIMS:
+            await super()._log(kind, key, obj, old)
 
 
 @asynccontextmanager
@@ -245,6 +260,30 @@ async def test_claims_are_made_first_and_only_excess_ones_deleted(tmp_path: Path
         assert left == {"data-web-0", "data-web-1", "data-web-2"}  # a machine uses the second; the set did not make the third
         await cluster.client.patch(VIRTUAL_MACHINES, "web-1", {"metadata": {"labels": WEB}}, "ns")
         await promptly(lambda: {name_of(each) for each in cluster.api.all(CLAIMS)} == {"data-web-0", "data-web-2"}, 20)
+
+
+async def test_a_machine_waits_until_its_old_claim_is_gone(tmp_path: Path) -> None:
+    claim = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+    manifest = a_manifest(
+        replicas=2,
+        ordinals={},
+        volumeClaimTemplates=[{"metadata": {"name": "data"}, "spec": claim}],
+        persistentVolumeClaimRetentionPolicy={"whenScaled": "Delete"},
+    )
+    api = ProtectedClaims()
+    async with world(tmp_path, api) as cluster:
+        await cluster.client.create(REPLICA_SETS, manifest, "ns")
+        await cluster.settled(2)
+        api.silent = True
+        await cluster.scale(1)
+        await promptly(lambda: is_deleting(api.get(CLAIMS, "ns", "data-web-1")), 20)
+        await cluster.scale(2)
+        machines = await cluster.until(lambda found, _: dig(found, "status", "observedGeneration") == 3)
+        assert list(map(name_of, machines)) == ["web-0"]
+        api.silent = False
+        await api.remove(CLAIMS, "ns", "data-web-1")
+        await cluster.settled(2)
+        assert not is_deleting(api.get(CLAIMS, "ns", "data-web-1"))
 
 
 def template_of(edit: Object, **spec: Any) -> Object:
