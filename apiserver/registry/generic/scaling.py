@@ -48,9 +48,12 @@ class Scaling:
         given = scale.get("metadata")
         _match(scale, given, obj)
         found = []
-        replicas: Any = dig(scale, "spec", "replicas") if isinstance(scale.get("spec"), dict) else None
-        if replicas is None:
-            replicas = 0
+        spec: Any = scale.get("spec")
+        replicas: Any = 0
+        if isinstance(spec, dict):
+            replicas = 0 if spec.get("replicas") is None else spec["replicas"]
+        elif spec is not None:
+            found.append(type_invalid(Path("spec"), spec, "must be an object"))
         if type(replicas) is not int:
             found.append(type_invalid(Path("spec.replicas"), replicas, "must be an integer"))
         elif not 0 <= replicas <= _LARGEST:

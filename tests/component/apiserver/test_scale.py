@@ -36,6 +36,9 @@ async def test_sub_02_what_is_no_scale_of_the_object_is_refused(api: Api) -> Non
     for wrong in (-1, "three", 1.5, True, 1 << 40):
         refused = await api.call("PUT", "w1/scale", scale(wrong))
         assert (refused.code, refused.json["details"]["causes"][0]["field"]) == (422, "spec.replicas"), wrong
+    for malformed in ("three", [], 0, False):  # they would scale to 0
+        refused = await api.call("PUT", "w1/scale", {**scale(1), "spec": malformed})
+        assert (refused.code, refused.json["details"]["causes"][0]["field"]) == (422, "spec"), malformed
     assert (await api.call("PUT", "nope/scale", scale(1, name="nope"))).code == 404
     assert (await api.call("PUT", "w1/scale", scale(1, uid="another"))).code == 409
     assert (await api.call("DELETE", "w1/scale")).code == 405
