@@ -368,10 +368,11 @@ HEALTHY: Mapping[str, str] = {
     'kubevirt_vm_info{namespace="ns",name="off",status="stopped",status_group="non_running"}': "1x1600",
     f"kubevirt_vmi_non_evictable{{{GUEST}}}": "0x1600",
     **{
-        f'kubevirt_vmi_migration_succeeded{{namespace="ns",vmi="testvm",vmim="m{number}",pod="{replica}"}}': "1x1600"
+        f'kubevirt_vmi_migration_succeeded{{namespace="ns",vmi="testvm",vmim="m{number}",pod="{replica}"}}': "_x200 1x1400"
         for number in range(11)
         for replica in ("a", "b")
     },
+    'kubevirt_vmi_migration_succeeded{namespace="ns",vmi="testvm",vmim="of-the-day-before"}': "1x1600",
     **{
         f'kubevirt_vmi_migration_failed{{namespace="ns",vmi="testvm",vmim="{name}",pod="{replica}"}}': "1x1600"
         for name in ("n", "o")
