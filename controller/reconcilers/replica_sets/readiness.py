@@ -27,7 +27,10 @@ def may_be_ready(vm: Object) -> bool:
 def available_from(vm: Object, min_ready_seconds: int) -> datetime | None:
     """Return when the machine is available if it stays ready; None if it is not ready."""
     since = ready_since(vm)
-    return None if since is None else since + timedelta(seconds=min_ready_seconds)
+    try:
+        return None if since is None else since + timedelta(seconds=min_ready_seconds)
+    except OverflowError:
+        return since  # its node says that it became ready at the end of the year 9999
 
 
 def is_off_as_specified(vm: Object) -> bool:

@@ -107,6 +107,13 @@ def test_malformed_conditions_are_not_ready(conditions: Any) -> None:
     assert readiness.available_from(vm, 0) is None
 
 
+def test_a_machine_ready_in_the_year_9999_is_not_available() -> None:
+    vm = a_machine(conditions=[{"type": "Ready", "status": "True", "lastTransitionTime": "9999-12-31T23:59:59Z"}])
+    replica_set = a_set(replicas=2, minReadySeconds=10)
+    found = plan(replica_set, vm)
+    assert (found.create, status(replica_set, found, None, NOW)["availableReplicas"]) == (1, 0)
+
+
 def test_ready_since_is_the_transition() -> None:
     assert readiness.ready_since(a_machine(ready=7)) == NOW - timedelta(seconds=7)
 
