@@ -11,10 +11,17 @@ import pytest
 from aiohttp import web
 
 from apiserver.apis.meta import errors, times
-from apiserver.apis.meta.objects import Object, condition, controller_of, dig, is_deleting, labels_of, name_of, uid_of
+from apiserver.apis.meta.objects import NamespacedName, Object, condition, controller_of, dig, is_deleting, labels_of, name_of, uid_of
 from apiserver.apis.virt.places.names import launcher_pod_name
 from apiserver.apis.virt.places.resources import REPLICA_SETS, VIRTUAL_MACHINES
 from apiserver.client.rest import Client
+from controller.manager.loops import SOURCES
+from controller.reconcilers.applying import REFUSED_SECONDS
+from controller.reconcilers.indexes import Informers
+from controller.reconcilers.replica_sets.reconciler import ReplicaSets
+from controller.runtime.clock import SystemClock
+from controller.runtime.reconciling import Result
+from controller.runtime.recorder import Recorder
 from tests.component.controller.test_controller import CLAIMS, PODS, VMS, Cluster, a_vm, working
 from tests.fakes.aggregating import AggregatingAPI
 from tests.fakes.kubeapi import FakeAPI, Key
@@ -235,17 +242,22 @@ async def test_ordinals_name_the_machines_and_the_highest_go_first(tmp_path: Pat
         assert [name_of(each) for each in owned(await cluster.set(), await cluster.settled(1))] == ["web-1"]
 
 
-async def test_claims_are_made_first_and_only_excess_ones_deleted(tmp_path: Path) -> None:
-    claim = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
-    manifest = a_manifest(
+CLAIM = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+
+
+def a_pool_with_claims() -> Object:
+    return a_manifest(
         replicas=2,
         ordinals={},
-        volumeClaimTemplates=[{"metadata": {"name": "data"}, "spec": claim}],
+        volumeClaimTemplates=[{"metadata": {"name": "data"}, "spec": CLAIM}],
         persistentVolumeClaimRetentionPolicy={"whenScaled": "Delete"},
     )
+
+
+async def test_claims_are_made_first_and_only_excess_ones_deleted(tmp_path: Path) -> None:
     async with world(tmp_path) as cluster:
-        await cluster.api.put(CLAIMS, {"metadata": {"name": "data-web-2", "namespace": "ns"}, "spec": claim})
-        await cluster.client.create(REPLICA_SETS, manifest, "ns")
+        await cluster.api.put(CLAIMS, {"metadata": {"name": "data-web-2", "namespace": "ns"}, "spec": CLAIM})
+        await cluster.client.create(REPLICA_SETS, a_pool_with_claims(), "ns")
         await cluster.settled(2)
         written = [path for method, path, _ in cluster.api.requests if method == "POST" and path.endswith(("replicate", "claims"))]
         assert [path.rpartition("/")[2] for path in written] == ["persistentvolumeclaims", "replicate"] * 2
@@ -262,17 +274,27 @@ async def test_claims_are_made_first_and_only_excess_ones_deleted(tmp_path: Path
         await promptly(lambda: {name_of(each) for each in cluster.api.all(CLAIMS)} == {"data-web-0", "data-web-2"}, 20)
 
 
+async def test_no_claim_of_a_set_that_has_grown_meanwhile_is_deleted(tmp_path: Path) -> None:
+    async with world(tmp_path) as cluster:
+        await cluster.client.create(REPLICA_SETS, a_pool_with_claims(), "ns")
+        second = named("web-1", await cluster.settled(2))
+        await cluster.patch(second, {"finalizers": ["example.com/hold"]})
+        await cluster.scale(1)
+        await cluster.until(lambda found, all_: len(all_) == dig(found, "status", "replicas") == 1)
+        cluster.api.lost_watch = REPLICA_SETS.path()
+        await cluster.scale(2)
+        asked: tuple[str, str, dict[str, str]] = ("GET", REPLICA_SETS.path("ns", "web"), {})
+        before = cluster.api.requests.count(asked)
+        await cluster.patch(second, {"finalizers": None})
+        await promptly(lambda: cluster.api.requests.count(asked) > before, 20)
+        await asyncio.sleep(0.2)
+        assert {name_of(each) for each in cluster.api.all(CLAIMS)} == {"data-web-0", "data-web-1"}
+
+
 async def test_a_machine_waits_until_its_old_claim_is_gone(tmp_path: Path) -> None:
-    claim = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
-    manifest = a_manifest(
-        replicas=2,
-        ordinals={},
-        volumeClaimTemplates=[{"metadata": {"name": "data"}, "spec": claim}],
-        persistentVolumeClaimRetentionPolicy={"whenScaled": "Delete"},
-    )
     api = ProtectedClaims()
     async with world(tmp_path, api) as cluster:
-        await cluster.client.create(REPLICA_SETS, manifest, "ns")
+        await cluster.client.create(REPLICA_SETS, a_pool_with_claims(), "ns")
         await cluster.settled(2)
         api.silent = True
         await cluster.scale(1)
@@ -365,6 +387,24 @@ async def test_a_refused_machine_is_told_in_the_status(tmp_path: Path) -> None:
         await cluster.scale(2)
         await cluster.settled(2)
         await cluster.until(lambda found, _: reason(found) == "")
+
+
+async def test_a_refused_machine_is_tried_again_later() -> None:
+    def refuse(_path: str, _obj: Object) -> None:
+        raise errors.Forbidden("exceeded quota")
+
+    api = FakeAPI()
+    api.admit = refuse
+    await api.put(REPLICA_SETS.path(), {**a_manifest(replicas=1), "metadata": {"name": "web", "namespace": "ns"}})
+    async with api.serving() as config, Client(config, user_agent="test") as client, asyncio.TaskGroup() as tasks:
+        informers = Informers(**{name: source.informer(client, "kubevirt") for name, source in SOURCES.items()})
+        running = tasks.create_task(informers.replica_sets.run())
+        await promptly(lambda: informers.replica_sets.get("ns", "web"), 20)
+        clock = SystemClock()
+        sets = ReplicaSets(client, Recorder(client, "test", clock), clock, informers)
+        assert await sets.reconcile(NamespacedName("ns", "web")) == Result(REFUSED_SECONDS)
+        assert reason(api.get(REPLICA_SETS.path(), "ns", "web")) == "FailedCreate"
+        running.cancel()
 
 
 def reason(found: Object) -> str:

@@ -13,7 +13,8 @@ SPEC = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": 
 
 
 def a_pool(deleted: str = "Retain", scaled: str = "Delete", **given: Any) -> Object:
-    template = {"metadata": {"name": "data", "labels": {"a": "b"}, "annotations": {"c": "d"}}, "spec": SPEC}
+    labels = {"a": "b", "kubevirt.io/replica-set-uid": "of-another"}
+    template = {"metadata": {"name": "data", "labels": labels, "annotations": {"c": "d"}}, "spec": SPEC}
     policy = {"whenDeleted": deleted, "whenScaled": scaled}
     return a_set(ordinals={}, volumeClaimTemplates=[template], persistentVolumeClaimRetentionPolicy=policy, **given)
 
