@@ -38,6 +38,7 @@ async def test_sub_02_what_is_no_scale_of_the_object_is_refused(api: Api) -> Non
         assert (refused.code, refused.json["details"]["causes"][0]["field"]) == (422, "spec.replicas"), wrong
     largest = (1 << 31) - 1
     assert (await api.call("PUT", "w1/scale?dryRun=All", scale(largest))).json["spec"] == {"replicas": largest}
+    malformed: Any
     for malformed in ("three", [], 0, False):  # they would scale to 0
         refused = await api.call("PUT", "w1/scale", {**scale(1), "spec": malformed})
         assert (refused.code, refused.json["details"]["causes"][0]["field"]) == (422, "spec"), malformed
