@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import datetime
 from typing import Any, Final
 
@@ -151,6 +152,18 @@ def _end_of_name(obj: Object, body: Object, verb: str) -> str:
     return str(ordinal)
 
 
+def _warnings_of_template(obj: Object, old: Object) -> Iterator[str]:
+    changed = obj["spec"].get("template") != old["spec"].get("template") and objects.dig(old, "status", "replicas")
+    if changed and not (ordinals.has_ordinals(obj) and revisions.strategy_of(obj) == revisions.ROLLING_UPDATE):
+        yield "spec.template: existing machines stay as they are; the set replaces each one that you delete by one of the new template"
+
+
+def _warnings_of_claims(obj: Object, old: Object) -> Iterator[str]:
+    before, after = (ordinals.retention(each, ordinals.WHEN_SCALED) for each in (old, obj))
+    if (before, after) == (ordinals.RETAIN, ordinals.DELETE):
+        yield "spec.persistentVolumeClaimRetentionPolicy.whenScaled: the set also deletes claims that it kept when it became smaller"
+
+
 def selector_of(obj: Object) -> str:
     """Return the set's selector as text; empty if unreadable."""
     selector = dig_replica_set(obj, "spec", "selector")
@@ -211,12 +224,8 @@ class ReplicaSetStrategy(Strategy):
         return replica_set.validate_status(obj)
 
     def warnings_on_update(self, obj: Object, old: Object) -> tuple[str, ...]:
-        """Return a warning if the template changed, but the set updates no existing machine to it."""
-        if obj["spec"].get("template") == old["spec"].get("template") or not objects.dig(old, "status", "replicas"):
-            return ()
-        if ordinals.has_ordinals(obj) and revisions.strategy_of(obj) == revisions.ROLLING_UPDATE:
-            return ()
-        return ("spec.template: existing machines stay as they are; the set replaces each one that you delete by one of the new template",)
+        """Return warnings: the set updates no existing machine to the changed template, or it now deletes claims that it kept."""
+        return (*_warnings_of_template(obj, old), *_warnings_of_claims(obj, old))
 
     def columns(self) -> tuple[Column, ...]:
         """Return the columns."""

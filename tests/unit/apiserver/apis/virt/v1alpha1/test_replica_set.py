@@ -186,6 +186,14 @@ def test_an_edit_of_the_template_warns_that_machines_stay() -> None:
     assert strategy.warnings_on_update(read(a_set(replicas=5)), old) == ()
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "warns"), [("Retain", "Delete", True), ("Delete", "Delete", False), ("Delete", "Retain", False)]
+)
+def test_deletion_of_kept_claims_is_warned_of(before: str, after: str, *, warns: bool) -> None:
+    old, new = (read(a_set(ordinals={}, persistentVolumeClaimRetentionPolicy={"whenScaled": each})) for each in (before, after))
+    assert bool(ReplicaSetStrategy().warnings_on_update(new, old)) is warns
+
+
 def test_a_new_set_is_not_yet_as_its_spec_says() -> None:
     given = {"apiVersion": REPLICA_SETS.api_version, "kind": REPLICA_SETS.kind, **a_set()}
     created = Planner(ReplicaSetStrategy()).create(HubObject(read(given)), (), NOW)
