@@ -58,7 +58,7 @@ async def show(access: Access, wanted: Wanted, page: int = PAGE) -> str:
     usage = await _usage(access, namespace)
     machines = [each for each in await _machines(access, namespace, wanted, page) if phases.phase_of(each) in phases.WITH_GUEST]
     if wanted.name and not machines:
-        raise messages.Failure(f"error: virtual machine {access.namespace}/{wanted.name} has no guest, so it uses nothing")
+        raise messages.Failure(f"error: virtual machine {access.namespace}/{wanted.name} does not run, so it uses nothing")
     if not machines:
         where = "all namespaces" if wanted.all_namespaces else f"namespace {access.namespace}"
         return f"No virtual machine in {where} has a guest."

@@ -69,7 +69,7 @@ async def test_a_machine_that_does_not_exist_is_named(cluster: Cluster) -> None:
     with pytest.raises(messages.Failure, match=r"omit -A, or the name$"):
         await top.show(cluster.access, Wanted(name="absent", all_namespaces=True))
     await cluster.machine("off", "7m", phase="Stopped")
-    with pytest.raises(messages.Failure, match=r"^error: virtual machine ns/off has no guest, so it uses nothing$"):
+    with pytest.raises(messages.Failure, match=r"^error: virtual machine ns/off does not run, so it uses nothing$"):
         await top.show(cluster.access, Wanted(name="off"))
 
 
