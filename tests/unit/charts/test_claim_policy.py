@@ -18,6 +18,8 @@ from tests.unit.controller.reconcilers.replica_sets.test_claims import a_claim, 
 POLICY: Final = "virt-controller-claims.kubevirt.io"
 (OWNED,) = claims.of_machine(a_pool(deleted="Delete"), 0)
 (KEPT,) = claims.of_machine(a_pool(), 0)
+PROTECTION: Final = "kubernetes.io/pvc-protection"
+"""kube-apiserver's plug-in StorageObjectInUseProtection adds it to each claim, before it evaluates policies."""
 USERS: Final = a_claim("data", labels={})
 OTHER_OWNER: Final = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "x", "uid": "uid-of-web"}
 OTHER_SET: Final = {"apiVersion": "kubevirt.io/v1alpha1", "kind": "VirtualMachineReplicaSet", "name": "x", "uid": "x"}
@@ -41,7 +43,8 @@ def changed(claim: Object, **metadata: Any) -> Object:
         ("CREATE", USERS, None, ACCOUNT, False),
         ("CREATE", changed(KEPT, ownerReferences=[OTHER_OWNER]), None, ACCOUNT, False),
         ("CREATE", changed(KEPT, ownerReferences=[OTHER_SET]), None, ACCOUNT, False),
-        ("CREATE", changed(KEPT, finalizers=["x/y"]), None, ACCOUNT, False),
+        ("CREATE", changed(KEPT, finalizers=[PROTECTION]), None, ACCOUNT, True),
+        ("CREATE", changed(KEPT, finalizers=[PROTECTION, "x/y"]), None, ACCOUNT, False),
         ("DELETE", None, USERS, ACCOUNT, False),
         ("UPDATE", KEPT, USERS, ACCOUNT, False),
         ("UPDATE", OWNED, KEPT, ACCOUNT, False),
