@@ -125,7 +125,7 @@ ROWS: Final = (
     _row("cluster/test_probes.py", 40, "handler/probes"),
     _row(
         "cluster/test_rollouts.py",
-        80,
+        60,
         "controller/reconcilers/replica_sets",
         "apiserver/registry/virt/replica_sets.py",
         "apiserver/kubectl",

@@ -13,7 +13,8 @@ import pytest
 from apiserver.apis.meta.objects import Object, condition, controller_of, dig, is_deleting, name_of, uid_of
 from tests.cluster.api import is_true
 from tests.cluster.kube import Kubectl
-from tests.cluster.manifests import tiny_vm
+from tests.cluster.manifests import shared_claim, tiny_vm, with_disks
+from tests.cluster.test_rollouts import SETS, a_pool
 from tests.testbed.nodes import SANDBOX_IMAGE
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(660)]
@@ -241,14 +242,22 @@ def keeps_the_ready(sets: Sets) -> Any:
 
 
 def takes_from_the_fuller_node(sets: Sets) -> Any:
-    """Adopt two ready replicas on a node and a younger one on the other; return whether a smaller set keeps the younger one."""
+    """Adopt two ready replicas on a node and a younger one on the other; return whether a smaller set keeps the younger one.
+
+    Kubernetes looks at the nodes only for ReplicaSets with a controller, such as a Deployment's.
+    """
     full, other = (name_of(each) for each in sets.kubectl.api.list("nodes")[:2])
     for number, node in enumerate((full, full, other)):
         name = f"replica-{number}"
         spec = {**sets.kind.runs, "nodeSelector": {"kubernetes.io/hostname": node}}
         sets.kubectl.api.create({**sets.kind.one(name, WEB), "spec": spec})
         sets.kubectl.api.until(sets.kind.replica, name, is_true("Ready"), timeout=WAIT, what="ready")
-    sets.create(3)
+    owner = sets.kubectl.api.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"generateName": "owner-"}})
+    manifest = sets.kind.manifest(3)
+    manifest["metadata"]["ownerReferences"] = [
+        {"apiVersion": "v1", "kind": "ConfigMap", "name": name_of(owner), "uid": uid_of(owner), "controller": True}
+    ]
+    sets.kubectl.api.create(manifest)
     sets.kubectl.api.until(
         sets.kind.set, "web", lambda each: dig(each, "status", "readyReplicas") == 3, timeout=WAIT, what="three ready ones"
     )
@@ -362,3 +371,37 @@ def test_guests_of_a_set_are_ready_and_unlike(kubectl: Kubectl, testguest: None)
     kubectl.api.until("pdb", "unusable", is_refused, timeout=WAIT, what="a budget that counts no pods")
     kubectl("scale", "vmrs/guests", "--replicas=0")
     kubectl.api.until_list("vms", lambda left: not left, timeout=120, what="the end of the guests", label_selector="app=guests")
+
+
+def claims(kubectl: Kubectl) -> dict[str, str]:
+    return {name_of(each): uid_of(each) for each in kubectl.api.list("pvc")}
+
+
+def test_claims_of_a_set_stay_or_go_as_its_policy_says(kubectl: Kubectl, testguest: None) -> None:
+    pool = a_pool()
+    pool["spec"] |= {
+        "volumeClaimTemplates": [{"metadata": {"name": "data"}, "spec": shared_claim("")["spec"]}],
+        "persistentVolumeClaimRetentionPolicy": {"whenScaled": "Delete"},
+    }
+    data = {"name": "data", "type": "PersistentVolumeClaim", "source": {"name": "data-$(vm.name)", "create": {"size": "8Mi"}}}
+    with_disks(pool["spec"]["template"], data)
+    kubectl.api.create(pool)
+    kubectl.api.ready("vm", "db-1", timeout=180)
+    first = claims(kubectl)
+    assert set(first) == {"data-db-0", "data-db-1"}
+
+    kubectl("scale", "vmrs/db", "--replicas=1")
+    kubectl.api.gone("pvc", "data-db-1", timeout=120)
+    kubectl.api.delete(SETS, "db")
+    kubectl.api.gone("vm", "db-0", timeout=120)
+    assert claims(kubectl) == {"data-db-0": first["data-db-0"]}
+
+    pool["spec"]["persistentVolumeClaimRetentionPolicy"] = {"whenDeleted": "Delete"}
+    kubectl.api.create(pool)
+    kubectl.api.ready("vm", "db-1", timeout=180)
+    again = claims(kubectl)
+    assert (again["data-db-0"], again["data-db-1"] != first["data-db-1"]) == (first["data-db-0"], True)
+    kubectl.api.delete(SETS, "db")
+    kubectl.api.gone("pvc", "data-db-1", timeout=120)
+    kubectl.api.gone("vm", "db-0", timeout=120)
+    assert claims(kubectl) == {"data-db-0": first["data-db-0"]}

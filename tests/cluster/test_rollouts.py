@@ -7,10 +7,10 @@ from typing import Any, Final
 
 import pytest
 
-from apiserver.apis.meta.objects import Object, condition, dig, labels_of, name_of, uid_of
+from apiserver.apis.meta.objects import Object, condition, dig, labels_of, name_of
 from tests.cluster.api import condition_of, is_true
 from tests.cluster.kube import Kubectl
-from tests.cluster.manifests import shared_claim, tiny_vm, with_disks
+from tests.cluster.manifests import tiny_vm, with_disks
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 
@@ -89,38 +89,3 @@ def test_guests_of_a_set_follow_its_template(kubectl: Kubectl, testguest: None) 
     assert attempts([stopped, restarted]) == [before[0], before[1] + 1]
     assert [line.split()[0] for line in pool.virt("history").splitlines()[2:]] == ["1", "2", "4", "5", "6"]
     kubectl.api.delete_all(SETS, timeout=120)
-
-
-def claims(kubectl: Kubectl) -> dict[str, str]:
-    return {name_of(each): uid_of(each) for each in kubectl.api.list("pvc")}
-
-
-def test_claims_of_a_set_stay_or_go_as_its_policy_says(kubectl: Kubectl, testguest: None) -> None:
-    pool = a_pool()
-    pool["spec"] |= {
-        "volumeClaimTemplates": [{"metadata": {"name": "data"}, "spec": shared_claim("")["spec"]}],
-        "persistentVolumeClaimRetentionPolicy": {"whenScaled": "Delete"},
-    }
-    data = {"name": "data", "type": "PersistentVolumeClaim", "source": {"name": "data-$(vm.name)", "create": {"size": "8Mi"}}}
-    with_disks(pool["spec"]["template"], data)
-    kubectl.api.create(pool)
-    kubectl.api.ready("vm", "db-1", timeout=180)
-    first = claims(kubectl)
-    assert set(first) == {"data-db-0", "data-db-1"}
-
-    kubectl("scale", "vmrs/db", "--replicas=1")
-    kubectl.api.gone("pvc", "data-db-1", timeout=120)
-    kubectl.api.delete(SETS, "db")
-    kubectl.api.gone("vm", "db-0", timeout=120)
-    assert claims(kubectl) == {"data-db-0": first["data-db-0"]}
-
-    kubectl.api.create(pool)
-    kubectl.api.ready("vm", "db-1", timeout=180)
-    again = claims(kubectl)
-    assert (again["data-db-0"], again["data-db-1"] != first["data-db-1"]) == (first["data-db-0"], True)
-    kubectl.api.patch(SETS, "db", {"spec": {"persistentVolumeClaimRetentionPolicy": {"whenDeleted": "Delete"}}})
-    for name in again:
-        kubectl.api.until("pvc", name, lambda each: dig(each, "metadata", "ownerReferences"), timeout=60, what="its owner")
-    kubectl.api.delete(SETS, "db")
-    for name in again:
-        kubectl.api.gone("pvc", name, timeout=120)
