@@ -26,7 +26,7 @@ def player(kubeconfig: Path, testguest: None) -> Iterator[Player]:
         yield found
 
 
-@pytest.mark.sample(5, "cuts of a migration")
+@pytest.mark.sample(12, "cuts of a migration")  # a case takes a minute of the cluster alone
 @pytest.mark.parametrize("name", description.WORST)
 def test_no_data_are_lost_none_runs_twice_and_nothing_hangs(player: Player, name: str) -> None:
     (case,) = description.chosen(name)
