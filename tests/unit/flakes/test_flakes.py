@@ -176,6 +176,7 @@ def test_a_run_fails_for_a_flake_that_the_ledger_has(suite: pytest.Pytester) -> 
     result.stdout.fnmatch_lines(["test_it.py::test_flaky flaked, and tests/flakes.toml lists it already"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("count", "code", "flags"), [(2, 0, []), (3, 1, ["-n2"])], ids=["two", "three, in two processes"])
 def test_a_run_fails_if_more_than_two_tests_flaked(suite: pytest.Pytester, count: int, code: int, flags: list[str]) -> None:
     suite.makepyfile(
@@ -218,6 +219,7 @@ def test_failing_teardown_is_an_error_without_a_retry(suite: pytest.Pytester) ->
     result.stdout.fnmatch_lines(["*it is there still*"])
 
 
+@pytest.mark.slow
 def test_the_second_run_has_its_whole_time_and_what_hangs_ends(suite: pytest.Pytester) -> None:
     suite.makepyfile(
         """

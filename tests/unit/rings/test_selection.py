@@ -137,6 +137,7 @@ def test_run_selects_its_rings_tests_and_reports_the_rest(
         result.stdout.fnmatch_lines([line])
 
 
+@pytest.mark.slow
 def test_processes_of_xdist_run_what_was_decided_once(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(SEED, "00000004")
     pytester.makeini(INI)
@@ -159,6 +160,7 @@ def test_modules_without_more_tests_are_not_imported_again() -> None:
     assert [Selection("all", "0", {}, after_check=True).has_module(each) for each in (short, slow, sampled)] == [False, True, True]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("options", "collected"), [((), {"unit", "component"}), (("--after-check",), {"component"})])
 def test_a_run_after_that_of_check_leaves_out_what_that_one_ran(options: tuple[str, ...], collected: set[str]) -> None:
     paths = ("tests/unit/testbed/test_timed.py", "tests/component/storage/test_kms.py")

@@ -18,6 +18,8 @@ import yaml
 from tests.testbed import krew
 from tests.testbed.krew import PROGRAM
 
+pytestmark = pytest.mark.slow  # it packs the archive
+
 URI = "https://server.example/kubectl-virt.tar.gz"
 REQUIREMENT = {
     "type": "object",

@@ -99,6 +99,7 @@ async def test_unreceived_frames_are_bounded_in_bytes(data: bytes) -> None:
     assert await taken(connection, transport, frames(data)) <= 768 << 10
 
 
+@pytest.mark.slow
 async def test_the_library_alone_would_take_a_hundred_times_as_much() -> None:
     """If this test fails, remove our own class."""
     connection, transport = connected(ClientConnection)
