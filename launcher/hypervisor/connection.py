@@ -6,6 +6,7 @@ import asyncio
 import concurrent.futures
 import json
 import logging
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -158,11 +159,12 @@ class LibvirtHypervisor:
                     continue
                 self._changed()
                 await self._lost.wait()
-                self._forget()
+                self._close(self._forget())
                 self._changed()
                 logger.warning("lost the connection to libvirtd, reconnecting")
         finally:
-            self._forget()
+            # libvirtd answers late while it probes QEMU: it waits for the end of a process that this event loop must reap.
+            threading.Thread(target=self._close, args=(self._forget(),), name="close", daemon=True).start()
             for threads in (self._threads, self._agent_thread):
                 threads.shutdown(wait=False, cancel_futures=True)
 
@@ -657,9 +659,12 @@ class LibvirtHypervisor:
         for callback in self._callbacks:
             callback()
 
-    def _forget(self) -> None:
+    def _forget(self) -> libvirt.virConnect | None:
         connection, self._connection = self._connection, None
         self._ready.clear()
+        return connection
+
+    def _close(self, connection: libvirt.virConnect | None) -> None:
         if connection is not None and not self._test_driver:
             try:
                 connection.unregisterCloseCallback()

@@ -242,6 +242,15 @@ def test_guest_end_without_libvirtd_is_noticed(start: Start) -> None:
     pod.wait()
 
 
+def test_pod_ends_although_libvirtd_does_not_answer(start: Start) -> None:
+    pod = start()
+    with pod.client() as client:
+        client.ask(messages.Sync(a_tiny_machine(), paused=True))
+    os.kill(pod.libvirtd(), signal.SIGSTOP)
+    pod.process.send_signal(signal.SIGTERM)
+    assert pod.wait(20) == 0
+
+
 def test_clients_that_vanish_or_talk_nonsense_change_nothing(start: Start) -> None:
     pod = start()
     with pod.socket("launcher.sock") as connection:
