@@ -156,6 +156,7 @@ MODULES: Final = (
             "controller/reconcilers/replica_sets/test_replica_set_corners.py",
             "controller/reconcilers/replica_sets/test_replica_set_plan.py",
             "controller/reconcilers/replica_sets/test_rollout_plan.py",
+            "controller/reconcilers/replica_sets/test_ordinals.py",
         )
         for each in ("replica_set_plan", "replica_set_status", "membership", "finished", "readiness", "scale_down", "rollout_plan")
     ),

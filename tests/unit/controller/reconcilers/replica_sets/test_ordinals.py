@@ -48,6 +48,12 @@ def test_create_and_delete(replica_set: Object, machines: list[Object], create: 
     assert (found.ordinals, named(*found.delete), found.create) == (create, deleted, 0)
 
 
+def test_machines_in_deletion_are_counted() -> None:
+    machines = [a_machine(f"web-{each}", deleting=each < 2) for each in range(4)]
+    found = plan(a_set(ordinals={}, replicas=4), *machines)
+    assert (found.terminating, len(found.active)) == (2, 2)
+
+
 @pytest.mark.parametrize("name", ["web-x1", "web-01", "web", "web-", "db-1", "web-1-2", "web-\u0661"])
 def test_a_machine_with_another_name_is_no_member(name: str) -> None:
     assert plan(a_set(ordinals={}, replicas=0), a_machine(name), a_machine(name, owner=None)) == Plan()

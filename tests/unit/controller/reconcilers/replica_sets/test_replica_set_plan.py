@@ -225,9 +225,12 @@ def test_helm_waits_for_the_replicas(spec: dict[str, Any], machines: list[Object
     ("spec", "owner", "labels"), [({}, "web", WEB), ({"ordinals": {}}, "web", WEB), ({}, "web", OTHER), ({}, None, WEB)]
 )
 def test_machines_of_other_namespaces_do_not_belong_to_a_set(spec: Object, owner: str | None, labels: dict[str, str]) -> None:
-    foreign = a_machine("web-0", owner=owner, labels=labels)
-    foreign["metadata"]["namespace"] = "other"
-    assert plan(a_set(replicas=1, **spec), foreign) == plan(a_set(replicas=1, **spec))
+    own = a_machine("web-0")
+    for namespace in ("a", "z"):
+        foreign = a_machine("web-0", owner=owner, labels=labels)
+        foreign["metadata"]["namespace"] = namespace
+        assert plan(a_set(replicas=1, **spec), foreign) == plan(a_set(replicas=1, **spec))
+        assert plan(a_set(replicas=1, **spec), foreign, own) == plan(a_set(replicas=1, **spec), own)
 
 
 def test_a_set_without_a_usable_selector_is_left_alone() -> None:
