@@ -102,6 +102,7 @@ async def _follow(way: Access, load: Load, name: str, parsed: argparse.Namespace
         async with asyncio.timeout(parsed.timeout or None):
             await watching.until(lambda: watching.gone or tell(watching.newest).done)
     except TimeoutError as error:
-        raise Failure(f"error: timed out waiting for the rollout of {_named(way, name)}, which continues") from error
+        goes_on = f"is paused: kubectl virt rollout resume {name}" if rollout_plan.is_paused(watching.newest) else "continues"
+        raise Failure(f"error: timed out waiting for the rollout of {_named(way, name)}, which {goes_on}") from error
     if watching.gone:
         raise Failure(f"error: {_named(way, name)} was deleted")

@@ -113,18 +113,19 @@ def restarted(replica_set: Object, moment: str) -> Object:
 
 def paused(replica_set: Object, *, wanted: bool) -> Object:
     """Return a copy of the set with its rollout paused, or resumed (not ``wanted``). Raises Failure if it is already so."""
-    if _is_paused(replica_set) is wanted:
+    if is_paused(replica_set) is wanted:
         raise Failure(f"error: {_named(replica_set)} is {'already' if wanted else 'not'} paused")
     return _with(replica_set, {"paused": wanted})
 
 
-def _refuse_paused(replica_set: Object, what: str) -> None:
-    if _is_paused(replica_set):
-        raise Failure(f"error: {_named(replica_set)}: can't {what} a paused set; first: kubectl virt rollout resume {name_of(replica_set)}")
-
-
-def _is_paused(replica_set: Object) -> bool:
+def is_paused(replica_set: Object) -> bool:
+    """Return whether the set updates no machines until it is resumed."""
     return bool(dig_replica_set(replica_set, "spec", "paused"))
+
+
+def _refuse_paused(replica_set: Object, what: str) -> None:
+    if is_paused(replica_set):
+        raise Failure(f"error: {_named(replica_set)}: can't {what} a paused set; first: kubectl virt rollout resume {name_of(replica_set)}")
 
 
 def _named(replica_set: Object) -> str:

@@ -92,7 +92,7 @@ async def test_a_paused_set_updates_when_it_is_resumed(cluster: World, virt: Ter
     assert (await virt("restart", "web"))[0] == 1
     await cluster.client.patch(REPLICA_SETS, "web", template_of({"a": "1"}), "ns")
     code, lines, told = await virt("status", "web", "--timeout", "1s")
-    assert (code, "which continues" in told) == (1, True)
+    assert (code, "which is paused: kubectl virt rollout resume web" in told) == (1, True)
     assert "spec.paused is true; 2 of 2 machines are available or off; 0 have the newest template" in lines[-1]
     code, lines, _ = await virt("status", "web", "--watch=false")
     assert (code, len(lines)) == (0, 1)
