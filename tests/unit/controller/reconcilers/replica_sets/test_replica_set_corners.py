@@ -131,3 +131,10 @@ def test_ready_since_is_the_transition() -> None:
 )
 def test_a_cost_has_32_bits(cost: str, number: int) -> None:
     assert scale_down.deletion_cost(a_machine(cost=cost)) == number
+
+
+def test_a_machine_without_a_readable_end_ended_now() -> None:
+    machine = a_finished_machine("web-1", 7200)
+    machine["status"]["attempts"][0]["endTime"] = "yesterday"
+    found = finished.by_age([machine], NOW)
+    assert (found.waiting, found.expired) == ((machine,), ())
