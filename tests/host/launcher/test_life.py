@@ -246,9 +246,12 @@ def test_pod_ends_although_libvirtd_does_not_answer(start: Start) -> None:
     pod = start()
     with pod.client() as client:
         client.ask(messages.Sync(a_tiny_machine(), paused=True))
+    qemu = pod.qemu()
     os.kill(pod.libvirtd(), signal.SIGSTOP)
     pod.process.send_signal(signal.SIGTERM)
     assert pod.wait(20) == 0
+    for pid in qemu:  # in a pod, the kernel ends them with the first process
+        os.kill(pid, signal.SIGKILL)
 
 
 def test_clients_that_vanish_or_talk_nonsense_change_nothing(start: Start) -> None:
