@@ -85,9 +85,9 @@ async def page(vms: Sequence[Object], migrations: Sequence[Object], strategy: ev
     return "".join(f"{line}\n" for name, lines in found.items() for line in (*heading(name, "gauge", ABOUT[name]), *lines)).encode()
 
 
-def group_of(vm: Object) -> str:
-    """Return KubeVirt's group of a machine's state, one of ``GROUPS``, such as ``running``; ``error`` for other states."""
-    return _GROUP_OF.get(summary.word(vm), _ERROR)
+def group_of(word: str) -> str:
+    """Return KubeVirt's group of a machine's word, one of ``GROUPS``, such as ``running``; ``error`` for other words."""
+    return _GROUP_OF.get(word, _ERROR)
 
 
 def _rows(vms: Sequence[Object], migrations: Sequence[Object], strategy: evictions.Strategy) -> Iterator[Row]:
@@ -103,9 +103,10 @@ def _rows(vms: Sequence[Object], migrations: Sequence[Object], strategy: evictio
 
 
 def _of_machine(vm: Object, strategy: evictions.Strategy) -> Iterator[Row]:
-    names, group = _names(vm), group_of(vm)
+    names, word = _names(vm), summary.word(vm)
+    group = group_of(word)
     machine = str(dig_vm(vm, "spec", "domain", "machine", "type") or "")
-    yield "kubevirt_vm_info", {**names, "machine_type": machine, "status": summary.word(vm).lower(), "status_group": group}, 1
+    yield "kubevirt_vm_info", {**names, "machine_type": machine, "status": word.lower(), "status_group": group}, 1
     yield "kubevirt_vm_create_date_timestamp_seconds", names, times.parse(vm["metadata"]["creationTimestamp"]).timestamp()
     cpu = dig_vm(vm, "spec", "domain", "cpu") or {}
     for unit in ("sockets", "cores", "threads"):
@@ -113,17 +114,17 @@ def _of_machine(vm: Object, strategy: evictions.Strategy) -> Iterator[Row]:
     if guest := dig_vm(vm, "spec", "domain", "memory", "guest"):
         amount = float(quantity.parse(str(guest)).bytes)
         yield "kubevirt_vm_resource_requests", {**names, "resource": "memory", "unit": "bytes", "source": "guest"}, amount
-    if moments := list(_changes(vm)):
+    if moments := list(_changes(vm, word)):
         entered = max(times.parse(each).timestamp() for each in moments)
         yield f"kubevirt_vm_{group}_status_last_transition_timestamp_seconds", names, entered
     if phases.phase_of(vm) in phases.WITH_GUEST:
         yield from _of_guest(vm, names, evictions.strategy_of(vm) or strategy)
 
 
-def _changes(vm: Object) -> Iterator[str]:
+def _changes(vm: Object, word: str) -> Iterator[str]:
     """Yield the times at which the machine entered its phases, and at which its pause began."""
     yield from (each["time"] for each in dig_vm(vm, "status", "phaseTransitionTimestamps") or ())
-    if summary.word(vm) == summary.PAUSED and (since := _condition(vm, conditions.PAUSED).get("lastTransitionTime")):
+    if word == summary.PAUSED and (since := _condition(vm, conditions.PAUSED).get("lastTransitionTime")):
         yield since
 
 

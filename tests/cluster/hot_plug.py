@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
+
+import pytest
 
 from apiserver.apis.meta.objects import Object
 from tests.cluster.kube import Console, Kubectl, console
@@ -19,7 +22,9 @@ DATA: dict[str, Any] = {
 }
 
 
-def clear(kubectl: Kubectl) -> None:
+@pytest.fixture(autouse=True)
+def cleared(kubectl: Kubectl) -> Iterator[None]:
+    yield
     for kind, name in (("vm", VM), ("pvc", "data")):
         if kubectl.api.find(kind, name):
             kubectl.api.delete(kind, name)

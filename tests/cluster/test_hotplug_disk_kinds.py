@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ from tests.cluster.hot_plug import (
     DATA,
     ROOT,
     VM,
-    clear,
+    cleared,
     edit,
     has_disk,
     no_attachment_pod,
@@ -25,10 +24,12 @@ from tests.cluster.manifests import GUEST_IMAGE, linux_vm, migration, shared_cla
 from tests.cluster.test_migrations import final_phase, other_node
 from tests.testbed import kubectl as testbed_kubectl
 
+__all__ = ["cleared"]
+
 pytestmark = [
     pytest.mark.cluster,
     pytest.mark.timeout(600),
-    pytest.mark.skipif(not testbed_kubectl.is_own_cluster(), reason="looks at the files of a claim"),
+    pytest.mark.skipif(not testbed_kubectl.is_own_cluster(), reason="needs a device and the StorageClass shared of the test bed"),
 ]
 TRAY = {"name": "tray", "device": "cdrom", "target": {"bus": "scsi"}}
 SPACE: dict[str, Any] = {"name": "space", "type": "EmptyDisk", "source": {"size": "8Mi"}}
@@ -38,12 +39,6 @@ COPY: dict[str, Any] = {
     "type": "Image",
     "source": {"reference": GUEST_IMAGE, "path": "boot/vmlinux", "sizeLimit": "128Mi"},
 }
-
-
-@pytest.fixture(autouse=True)
-def cleared(kubectl: Kubectl) -> Iterator[None]:
-    yield
-    clear(kubectl)
 
 
 def test_disks_with_overlays_come_move_and_are_blank_again(kubectl: Kubectl, testguest: None) -> None:

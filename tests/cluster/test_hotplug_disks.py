@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from tests.cluster import test_imports
@@ -11,7 +9,7 @@ from tests.cluster.hot_plug import (
     ROOT,
     VM,
     attachment_pods,
-    clear,
+    cleared,
     edit,
     has_disk,
     names,
@@ -27,17 +25,13 @@ from tests.cluster.test_migrations import final_phase, other_node
 from tests.testbed import kubectl as testbed_kubectl
 from tests.testbed import layout
 
+__all__ = ["cleared"]
+
 pytestmark = [
     pytest.mark.cluster,
     pytest.mark.timeout(600),
     pytest.mark.skipif(not testbed_kubectl.is_own_cluster(), reason="looks at the files of a claim"),
 ]
-
-
-@pytest.fixture(autouse=True)
-def cleared(kubectl: Kubectl) -> Iterator[None]:
-    yield
-    clear(kubectl)
 
 
 def test_claim_is_attached_moves_with_the_guest_and_is_detached(kubectl: Kubectl, system: Kubectl, testguest: None) -> None:

@@ -40,7 +40,7 @@ class Plan:
     adopted: tuple[Object, ...] = ()
     released: tuple[Object, ...] = ()
     create: int = 0
-    """How many machines with random names to create."""
+    """Number of machines to create in a set without ordinals."""
     ordinals: tuple[int, ...] = ()
     """Numbers of the machines to create, in a set with ordinals."""
     rollout: Rollout = NO_ROLLOUT

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 from apiserver.apis.meta import names, times
 from apiserver.apis.meta.objects import Object, generation_of, labels_of, name_of, new_condition, with_condition, without_condition
@@ -14,6 +14,9 @@ from apiserver.apis.virt.kinds import dig_replica_set
 from apiserver.apis.virt.lifecycle import ordinals, replica_sets, revisions, summary
 from controller.reconcilers.replica_sets import readiness, rollout_plan
 from controller.reconcilers.replica_sets.replica_set_plan import Plan, min_ready_seconds, wanted_replicas
+
+MAX_READ: Final = 8192
+"""Characters of a refusal's message that the set reads. A tenant can fill the rest: virt-api repeats values of the template."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +36,8 @@ def refusal(replica_set: Object, reason: str, message: str) -> Failure:
         return Failure(reason, message)
     prefix = f"{name_of(replica_set)}-"[: names.MAX_GENERATED_BASE]
     random_name = rf"{re.escape(prefix)}([{names.GENERATED_ALPHABET}]{{{names.GENERATED_SUFFIX}}})(?![a-z0-9])"
-    told = re.sub(random_name, prefix, message)
-    for suffix in re.findall(random_name, message):
+    told = re.sub(random_name, prefix, message[:MAX_READ])
+    for suffix in set(re.findall(random_name, message[:MAX_READ])):
         told = told.replace(suffix, "$(vm.suffix)")  # in a value with this placeholder
     return Failure(reason, told)
 

@@ -1,4 +1,4 @@
-"""The order in which a set deletes excess machines. Pure.
+"""Orders a set's machines for deletion, if it has too many. Pure.
 
 Without a node before others, by phase, not ready before ready, with a lower deletion cost, from nodes with more machines of the set, ready
 for a shorter time, younger.

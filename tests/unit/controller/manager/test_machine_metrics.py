@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from apiserver.apis.virt.lifecycle import evictions
+from apiserver.apis.virt.lifecycle import evictions, summary
 from controller.manager import machine_metrics
 from controller.manager.machine_metrics import ABOUT, group_of
 from tests.unit.controller.reconcilers.builders import a_vm
@@ -127,12 +127,12 @@ async def test_a_malformed_machine_hides_no_other(change: dict[str, Any]) -> Non
     ],
 )
 def test_states_have_kubevirts_groups(phase: str, group: str) -> None:
-    assert group_of(a_machine(phase)) == group
+    assert group_of(summary.word(a_machine(phase))) == group
 
 
 def test_a_machine_that_downloads_its_disk_is_starting() -> None:
     importing = {"type": "Ready", "status": "False", "reason": "Importing", "message": ""}
-    assert group_of(a_machine("Pending", conditions=[importing])) == "starting"
+    assert group_of(summary.word(a_machine("Pending", conditions=[importing]))) == "starting"
 
 
 async def test_every_metric_is_a_gauge_with_a_help_text() -> None:

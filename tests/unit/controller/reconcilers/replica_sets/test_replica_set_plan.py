@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from apiserver.apis.meta.objects import Object, name_of
 from controller.reconcilers.replica_sets import finished, membership, replica_set_plan
 from controller.reconcilers.replica_sets.replica_set_plan import Observed, Plan
-from controller.reconcilers.replica_sets.replica_set_status import Failure, refusal, status
+from controller.reconcilers.replica_sets.replica_set_status import MAX_READ, Failure, refusal, status
 from tests.clients import kstatus
 from tests.unit.controller.reconcilers.replica_sets.builders import NOW, WEB, a_finished_machine, a_machine, a_set, ago
 
@@ -161,6 +161,10 @@ def test_the_status_counts_machines() -> None:
 def test_a_refused_creation_has_no_random_name(replica_set: Object, reason: str, name: str, told: str) -> None:
     quota = 'virtualmachines "{}" is forbidden: exceeded quota: q'
     assert refusal(replica_set, reason, quota.format(name)) == Failure(reason, quota.format(told))
+
+
+def test_a_refusal_is_read_up_to_a_limit() -> None:
+    assert len(refusal(a_set(), "FailedCreate", "x" * (MAX_READ + 1)).message) == MAX_READ
 
 
 def test_a_refused_value_has_no_random_characters() -> None:
