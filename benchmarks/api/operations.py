@@ -53,22 +53,22 @@ OPERATIONS: Final = (
     Operation("get", "get"),
     Operation("get_rv0", "get", 0, query="resourceVersion=0"),
     Operation("list_1k", "list", 9, objects=BASE, connections=2),
-    Operation("create", "create", 3.5, namespace="create", names="c"),
+    Operation("create", "create", 3, namespace="create", names="c"),
     Operation("update", "update"),
     Operation("patch", "patch"),
     Operation("apply", "apply", 3, namespace="apply", names="a", query="fieldManager=bench-apply"),
     Operation("watch_50", "watch", 2, namespace="watch", connections=4, rate=50, watchers=100, quick_cpu=0.4),
     Operation("watch_saturated", "watch", 3, namespace="watch", connections=8, watchers=100),
-    Operation("handshake", "handshake", 1, connections=4, query="resourceVersion=0"),
+    Operation("handshake", "handshake", connections=4, query="resourceVersion=0"),
     Operation("list_10k", "list", 9, namespace="many", names="m", objects=MANY, connections=2, many=True),
 )
 _VARIED: Final = Operation("varied", "", namespace="many", names="m", objects=MANY, many=True, varied=True)
 VARIED: Final = (
-    replace(_VARIED, key="varied_get", verb="get", wanted=3),
-    replace(_VARIED, key="varied_get_rv0", verb="get", wanted=3, query="resourceVersion=0"),
-    replace(_VARIED, key="varied_update", verb="update", wanted=4),
-    replace(_VARIED, key="varied_patch", verb="patch", wanted=4),
-    replace(_VARIED, key="varied_watch_50", verb="watch", wanted=2, connections=4, rate=50, watchers=50, quick_cpu=0.4),
+    replace(_VARIED, key="varied_get", verb="get", wanted=2),
+    replace(_VARIED, key="varied_get_rv0", verb="get", wanted=2, query="resourceVersion=0"),
+    replace(_VARIED, key="varied_update", verb="update", wanted=3),
+    replace(_VARIED, key="varied_patch", verb="patch", wanted=3.5),
+    replace(_VARIED, key="varied_watch_50", verb="watch", wanted=1.8, connections=4, rate=50, watchers=50, quick_cpu=0.4),
 )
 """Rows with realistic requests; repeated rows of a verb have no minimum."""
 THROUGH_AGGREGATOR: Final = 2.5
