@@ -51,7 +51,7 @@ def plan(replica_set: Object, machines: Mapping[int, Object], now: datetime, min
         return done
     lowest = revisions.partition(replica_set)
     stale = sorted((each for each in present if each not in updated and each >= lowest), reverse=True)
-    free = [each for each in stale if is_off(present[each]) or (each in unsettled and not may_serve(present[each]))]
+    free = [each for each in stale if not may_serve(present[each])]
     others = [each for each in stale if each not in free]
     budget = revisions.max_unavailable(replica_set) - (len(wanted) - len(present)) - len(unsettled)
     return replace(done, update=(*free, *others[: max(budget, 0)]))
@@ -66,11 +66,11 @@ def is_off(vm: Object) -> bool:
 def _is_behind(replica_set: Object, vm: Object) -> bool:
     is_under_way = revisions.current(replica_set) != revisions.newest(replica_set)
     rolls = is_under_way and revisions.strategy_of(replica_set) == revisions.ROLLING_UPDATE
-    return rolls and not is_off(vm) and not power.end_asked_for(vm) and bool(running.differences(vm))
+    return rolls and not power.end_asked_for(vm) and bool(running.differences(vm))
 
 
 def may_serve(vm: Object) -> bool:
-    """Return whether the machine is ready, or may be so on a node that does not report; False if it is about to stop or restart."""
+    """Return whether the machine is ready, or may be so on a node that does not report; False if it is off, or about to stop or restart."""
     return not power.end_asked_for(vm) and readiness.may_be_ready(vm)
 
 

@@ -204,6 +204,19 @@ def test_edit_of_one_machine_after_the_update_does_not_count() -> None:
     assert lack(pool, machine(0, NEW), behind(1)) == ""
 
 
+@pytest.mark.parametrize("current", ["0", "zzzzz"], ids=["before", "after"])
+def test_order_of_revision_names_means_nothing(current: str) -> None:
+    pool = a_pool(2)
+    pool["status"]["currentRevision"] = current
+    assert "1 guests lack a part" in lack(pool, machine(0, NEW), behind(1))
+
+
+def test_stopped_machine_is_not_behind() -> None:
+    stopped = off(1, NEW)
+    stopped["status"]["running"] = behind(1)["status"]["running"]
+    assert lack(a_pool(2), machine(0, NEW), stopped) == ""
+
+
 @pytest.mark.parametrize(("spec", "waits"), [({"ordinals": {}}, False), ({}, True)])
 def test_a_stopped_machine_delays_only_a_set_with_random_names(spec: Object, *, waits: bool) -> None:
     stopped = stopping(0, NEW)
