@@ -46,7 +46,7 @@ async def _run(modules: Sequence[table.Module], workers: int, only: Container[Ke
     packages = environment.packages()
     with environment.copied() as copy:
         with progress.step("Make the mutants"):
-            made = await running.make(modules, copy, packages)
+            made = await running.make(modules, copy, packages, workers)
         if only is not None:
             made = {module: tuple(each for each in mutants if each.key in only) for module, mutants in made.items()}
         return await running.run(made, copy, workers)

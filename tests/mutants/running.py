@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import sys
 import time
@@ -53,10 +54,17 @@ class Course:
             progress.say(f"  … {module.path}: {told}")
 
 
-async def make(modules: Sequence[Module], copy: Path, packages: Path) -> dict[Module, tuple[Mutant, ...]]:
-    found = {}
-    for module in modules:
-        source = (copy / module.path).read_bytes()
+async def make(modules: Sequence[Module], copy: Path, packages: Path, workers: int) -> dict[Module, tuple[Mutant, ...]]:
+    turns = asyncio.Semaphore(workers)
+    with _first_broken():
+        async with asyncio.TaskGroup() as group:
+            tasks = {module: group.create_task(_made(module, copy, packages, turns)) for module in modules}
+    return {module: task.result() for module, task in tasks.items()}
+
+
+async def _made(module: Module, copy: Path, packages: Path, turns: asyncio.Semaphore) -> tuple[Mutant, ...]:
+    source = (copy / module.path).read_bytes()
+    async with turns:
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "tests.mutants.changes"),
             stdin=asyncio.subprocess.PIPE,
@@ -66,10 +74,17 @@ async def make(modules: Sequence[Module], copy: Path, packages: Path) -> dict[Mo
             env=environment.variables(packages, copy),
         )
         printed, errors = await process.communicate(source)
-        if process.returncode:
-            raise Broken(f"{module.path}: no mutants: {errors.decode(errors='replace')[-2000:]}")
-        found[module] = tuple(mutants(module.path, source.decode(), map(json.loads, printed.splitlines())))
-    return found
+    if process.returncode:
+        raise Broken(f"{module.path}: no mutants: {errors.decode(errors='replace')[-2000:]}")
+    return tuple(mutants(module.path, source.decode(), map(json.loads, printed.splitlines())))
+
+
+@contextlib.contextmanager
+def _first_broken() -> Iterator[None]:
+    try:
+        yield
+    except* Broken as errors:
+        raise errors.exceptions[0] from None
 
 
 async def run(made: Mapping[Module, tuple[Mutant, ...]], copy: Path, workers: int) -> list[Result]:
@@ -79,12 +94,10 @@ async def run(made: Mapping[Module, tuple[Mutant, ...]], copy: Path, workers: in
         result = Result(module, each)
         began = time.monotonic()
         todo = iter(each)
-        try:
+        with _first_broken():
             async with asyncio.TaskGroup() as group:
                 for _ in range(min(workers, len(each))):
                     group.create_task(_work(result, todo, copy, course))
-        except* Broken as errors:
-            raise errors.exceptions[0] from None
         result.seconds = time.monotonic() - began
         results.append(result)
     return results
