@@ -18,8 +18,9 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Final, TypeVar
 
+from handler.network import setup
 from handler.pods.process import Launcher
 
 T = TypeVar("T")
@@ -29,6 +30,8 @@ POD6, CALLER6 = "fd99::2", "fd99::1"
 _CLONE_NEWNET = 0x40000000
 TUNSETIFF, IFF_TAP, IFF_NO_PI = 0x400454CA, 0x0002, 0x1000
 _ETH_P_ALL = 3
+NETWORKS: Final = setup.Networks()
+"""Shared, because its plugins describe themselves once."""
 
 
 def run(*command: str) -> str:
@@ -150,6 +153,10 @@ def within(name: str, function: Callable[[], T]) -> T:
         return thread.submit(enter).result()
 
 
+def reset_counters(pod: Pod, table: str = "kubevirt") -> None:
+    run("ip", "netns", "exec", pod.name, "nft", "reset", "counters", "table", "netdev", table)
+
+
 class Tap:
     def __init__(self, pod: Pod, name: str = "tap0") -> None:
         self._file = pod.inside(lambda: os.open("/dev/net/tun", os.O_RDWR | os.O_CLOEXEC | os.O_NONBLOCK))
@@ -191,6 +198,12 @@ class Ear:
         while not heard or last not in heard[-1]:
             heard.append(self._socket.recv(4096))
         return heard
+
+    def drain(self) -> None:
+        self._socket.settimeout(0)
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                self._socket.recv(4096)
 
     def send(self, frame: bytes) -> None:
         self._socket.send(frame)

@@ -55,7 +55,7 @@ class World:
 
 @pytest.fixture
 async def world(pod: Pod) -> AsyncIterator[World]:
-    await setup.Networks().prepare(VM, "", pod.launcher)
+    await pods.NETWORKS.prepare(VM, "", pod.launcher)
     made = World(pod)
     yield made
     made.close()
@@ -147,7 +147,7 @@ async def test_pods_broadcasts_reach_the_guest_only(world: World) -> None:
 
 
 async def test_link_settings_are_restored_after_a_restart(pod: Pod) -> None:
-    first = await setup.Networks().prepare(VM, "", pod.launcher)
+    first = await pods.NETWORKS.prepare(VM, "", pod.launcher)
     lan = next(each for each in first if each.name == "lan")
     assert lan.addresses == (GIVEN,)
     assert lan.lease == messages.Lease(f"{GIVEN}/24", network.BRIDGED_SERVER, (messages.Route("172.16.0.0/12", NEIGHBOUR),))
@@ -158,7 +158,7 @@ async def test_link_settings_are_restored_after_a_restart(pod: Pod) -> None:
 
 async def test_a_guest_is_told_what_its_pod_has(pod: Pod, start: Start) -> None:  # noqa: F811 - a fixture
     resolv_conf = "search default.svc.cluster.local svc.cluster.local\nnameserver 10.96.0.10\nnameserver 10.96.0.11\noptions ndots:5\n"
-    wired = await setup.Networks().prepare(VM, "", pod.launcher)
+    wired = await pods.NETWORKS.prepare(VM, "", pod.launcher)
     cards = tuple(messages.Interface(each.name, each.mac, each.tap, each.model, each.lease, each.lease6, each.ipv4) for each in wired)
     domain = {"graphics": [], "interfaces": VM["spec"]["domain"]["devices"]["interfaces"]}
     launcher = start(pod, resolv_conf)

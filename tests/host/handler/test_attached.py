@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import functools
 import socket
@@ -29,8 +30,8 @@ VM: dict[str, Any] = {
 }
 
 
-@pytest.fixture
-def pod() -> Iterator[Pod]:
+@contextlib.contextmanager
+def a_pod() -> Iterator[Pod]:
     with pods.a_pod() as made:
         run("ip", "-n", made.caller, "link", "add", "lan", "mtu", "1400", "type", "veth", "peer", "name", LINK, "netns", made.name)
         run("ip", "-n", made.name, "link", "set", LINK, "mtu", "1400", "address", MAC)
@@ -41,6 +42,12 @@ def pod() -> Iterator[Pod]:
         yield made
 
 
+@pytest.fixture
+def pod() -> Iterator[Pod]:
+    with a_pod() as made:
+        yield made
+
+
 class World:
     def __init__(self, pod: Pod) -> None:
         self.pod = pod
@@ -48,15 +55,37 @@ class World:
         self.lan = pod.outside(lambda: Ear("lan"))
         self.peer = pod.outside(lambda: Ear("peer"))
 
+    def forget(self) -> None:
+        """Drop frames and counts of earlier tests."""
+        self.tap.drain(0)
+        self.lan.drain()
+        self.peer.drain()
+        pods.reset_counters(self.pod, f"kubevirt_{TAP}")
+
     def close(self) -> None:
         self.tap.close()
         self.lan.close()
         self.peer.close()
 
 
+@pytest.fixture(scope="module")
+def shared() -> Iterator[World]:
+    with a_pod() as pod:
+        asyncio.run(pods.NETWORKS.prepare(VM, "", pod.launcher))
+        with contextlib.closing(World(pod)) as made:
+            yield made
+
+
 @pytest.fixture
-async def world(pod: Pod) -> AsyncIterator[World]:
-    await setup.Networks().prepare(VM, "", pod.launcher)
+def world(shared: World) -> World:
+    """Return the module's World, for tests that leave the pod unchanged."""
+    shared.forget()
+    return shared
+
+
+@pytest.fixture
+async def own_world(pod: Pod) -> AsyncIterator[World]:
+    await pods.NETWORKS.prepare(VM, "", pod.launcher)
     made = World(pod)
     yield made
     made.close()
@@ -69,13 +98,13 @@ def mine(payload: bytes, kind: int = IPV4, destination: str = frames.BROADCAST) 
 LEGAL = mine(udp(GUEST, NEIGHBOUR, LAST))
 
 
-async def test_guest_is_answered_on_a_network_that_reflects_broadcasts(world: World) -> None:
+async def test_guest_is_answered_on_a_network_that_reflects_broadcasts(own_world: World) -> None:
     question = mine(arp(1, MAC, GUEST, "192.168.7.7"), ARP)
-    assert world.tap.send(question)
-    world.lan.until(question[14:])
-    world.lan.send(question)
-    world.lan.send(ethernet(OTHER, ARP, arp(2, OTHER, "192.168.7.7", GUEST), MAC))
-    assert world.tap.receive(lambda frame: frame[6:12] == frames.mac(OTHER))[:6] == frames.mac(MAC)
+    assert own_world.tap.send(question)
+    own_world.lan.until(question[14:])
+    own_world.lan.send(question)
+    own_world.lan.send(ethernet(OTHER, ARP, arp(2, OTHER, "192.168.7.7", GUEST), MAC))
+    assert own_world.tap.receive(lambda frame: frame[6:12] == frames.mac(OTHER))[:6] == frames.mac(MAC)
 
 
 async def test_guest_is_a_neighbour_with_its_mac_and_ipam_address(world: World) -> None:
@@ -84,7 +113,7 @@ async def test_guest_is_a_neighbour_with_its_mac_and_ipam_address(world: World) 
 
 async def test_without_ipam_the_guest_chooses_its_address(pod: Pod) -> None:
     run("ip", "-n", pod.name, "address", "flush", "dev", LINK)
-    await setup.Networks().prepare(VM, "", pod.launcher)
+    await pods.NETWORKS.prepare(VM, "", pod.launcher)
     made = World(pod)
     for address in ("192.168.7.2", "192.168.7.3"):
         meet(made, address)
@@ -100,7 +129,7 @@ async def test_link_left_down_stays_silent_until_the_guest_speaks(pod: Pod) -> N
     run("ip", "-n", pod.name, "address", "flush", "dev", LINK)
     run("ip", "-n", pod.name, "link", "set", LINK, "down")
     early = pod.outside(lambda: Ear("lan"))
-    await setup.Networks().prepare(VM, "", pod.launcher)
+    await pods.NETWORKS.prepare(VM, "", pod.launcher)
     made = World(pod)
     wait_for(lambda: "bridge_slave state forwarding" in run("ip", "-n", pod.name, "-d", "link", "show", LINK), 30, "its cable")
     assert made.tap.send(LEGAL)
@@ -216,10 +245,10 @@ def _call() -> None:
         caller.sendto(LAST, (POD, 4001))
 
 
-async def test_repeated_setup_keeps_the_filters(world: World) -> None:
-    await setup.Networks().prepare(VM, "", world.pod.launcher)
-    meet(world, GUEST)
+async def test_repeated_setup_keeps_the_filters(own_world: World) -> None:
+    await pods.NETWORKS.prepare(VM, "", own_world.pod.launcher)
+    meet(own_world, GUEST)
     for _ in range(3):
-        world.tap.send(ethernet(OTHER, IPV4, udp(GUEST, NEIGHBOUR, EVIL)))
-    world.tap.send(LEGAL)
-    assert EVIL not in b"".join(world.lan.until(LAST))
+        own_world.tap.send(ethernet(OTHER, IPV4, udp(GUEST, NEIGHBOUR, EVIL)))
+    own_world.tap.send(LEGAL)
+    assert EVIL not in b"".join(own_world.lan.until(LAST))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pytest
 
 from apiserver.apis.virt.places import network
-from handler.network import namespaces, setup
+from handler.network import namespaces
 from tests.host.handler import frames, pods
 from tests.host.handler.frames import ARP, IPV4, IPV6, arp, ethernet, tagged, udp
 from tests.host.handler.pods import CALLER, POD, Ear, Pod, Tap, run
@@ -46,7 +46,7 @@ def pod() -> Iterator[Pod]:
 
 @pytest.fixture
 async def world(pod: Pod) -> AsyncIterator[World]:
-    (wired,) = await setup.Networks().prepare(VM, "", pod.launcher)
+    (wired,) = await pods.NETWORKS.prepare(VM, "", pod.launcher)
     made = World(pod, wired.mac, Tap(pod), pod.outside(lambda: Ear("peer")))
     yield made
     made.tap.close()

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from apiserver.apis.virt.places import network
-from handler.network import namespaces, setup
+from handler.network import namespaces
 from tests.host.handler import frames, pods
 from tests.host.handler.frames import ICMPV6, IPV4, IPV6, UDP, arp, ethernet, icmpv6, ipv6, neighbour, tagged, udp, udp6
 from tests.host.handler.pods import CALLER, CALLER6, POD, POD6, Ear, Pod, Tap, run
@@ -30,7 +30,7 @@ def pod() -> Iterator[Pod]:
 
 @pytest.fixture
 async def world(pod: Pod) -> AsyncIterator[World]:
-    (wired,) = await setup.Networks().prepare(VM, "", pod.launcher)
+    (wired,) = await pods.NETWORKS.prepare(VM, "", pod.launcher)
     made = World(pod, wired.mac, Tap(pod), pod.outside(lambda: Ear("peer")))
     yield made
     made.tap.close()
@@ -48,12 +48,12 @@ def is_about(kind: int, address: str) -> Callable[[bytes], bool]:
 
 async def test_guest_has_the_pods_addresses_and_meets_neighbours(pod: Pod) -> None:
     (before,) = (link for link in await namespaces.links(pod.launcher.network) if link["ifname"] == "eth0")
-    (wired,) = await setup.Networks().prepare(VM, "", pod.launcher)
+    (wired,) = await pods.NETWORKS.prepare(VM, "", pod.launcher)
     assert (wired.mac, wired.addresses) == (before["address"], (POD, POD6))
     caller_mac = run("ip", "netns", "exec", pod.caller, "cat", "/sys/class/net/peer/address").strip()
     assert wired.lease6 is not None
     assert (wired.lease6.address, wired.lease6.router_mac, wired.lease6.is_default) == (f"{POD6}/64", caller_mac, True)
-    assert (await setup.Networks().prepare(VM, "", pod.launcher)) == (wired,)
+    assert (await pods.NETWORKS.prepare(VM, "", pod.launcher)) == (wired,)
     links = {link["ifname"]: link for link in await namespaces.links(pod.launcher.network)}
     assert [each for name in ("eth0", "tap0", network.BRIDGE) for each in links[name]["addr_info"] if each["family"] == "inet6"] == []
 
@@ -200,7 +200,7 @@ async def test_routers_and_servers_out_there_are_not_heard(world: World) -> None
 
 async def test_a_guest_in_the_place_of_a_pod_without_ipv4_has_none() -> None:
     with pods.a_pod((6,)) as pod:
-        (wired,) = await setup.Networks().prepare(VM, "", pod.launcher)
+        (wired,) = await pods.NETWORKS.prepare(VM, "", pod.launcher)
         assert (wired.addresses, wired.lease, wired.ipv4) == ((POD6,), None, False)
         world = World(pod, wired.mac, Tap(pod), pod.outside(lambda: Ear("peer")))
         for source in (POD, network.BRIDGED_SERVER, "0.0.0.0"):
@@ -216,7 +216,7 @@ async def test_silent_gateway_is_reported_and_the_pod_stays_as_it_is(pod: Pod) -
     run("ip", "-n", pod.caller, "link", "set", "peer", "arp", "off")
     run("ip", "-n", pod.caller, "-6", "address", "flush", "dev", "peer")
     with pytest.raises(namespaces.CommandFailed, match=f"the pod's gateway {CALLER6} does not answer"):
-        await setup.Networks().prepare(VM, "", pod.launcher)
+        await pods.NETWORKS.prepare(VM, "", pod.launcher)
     (uplink,) = (link for link in await namespaces.links(pod.launcher.network) if link["ifname"] == "eth0")
     assert POD6 in [each["local"] for each in uplink["addr_info"]]
 
@@ -224,7 +224,7 @@ async def test_silent_gateway_is_reported_and_the_pod_stays_as_it_is(pod: Pod) -
 async def test_cni_bridge_gateway_is_the_guests_gateway(tmp_path: Path) -> None:
     """The bridge in hairpin mode reflects the guest's multicasts to the pod."""
     with pods.a_pod_of_the_bridge_plugin(tmp_path) as pod:
-        (wired,) = await setup.Networks().prepare(VM, "", pod.launcher)
+        (wired,) = await pods.NETWORKS.prepare(VM, "", pod.launcher)
         gateway = run("ip", "netns", "exec", pod.caller, "cat", "/sys/class/net/cni0/address").strip()
         assert wired.addresses == (POD, POD6)
         assert wired.lease6 is not None

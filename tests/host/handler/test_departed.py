@@ -36,7 +36,7 @@ class Guest:
         self._pod = ""
 
     async def move(self, pod: Pod, vm: dict[str, Any]) -> None:
-        (wired,) = await setup.Networks().prepare(vm, "", pod.launcher)
+        (wired,) = await pods.NETWORKS.prepare(vm, "", pod.launcher)
         if not self._pod:
             run(
                 "ip",
@@ -202,6 +202,6 @@ async def test_pods_and_callers_may_be_on_one_link(first: Pod, guest: Guest, pod
 async def test_traffic_of_a_pod_without_masquerade_is_not_forwarded(first: Pod, type_: str) -> None:
     run("ip", "-n", first.caller, "address", "add", "10.99.0.3/24", "dev", "peer")
     assert not await setup.forward(first.launcher, ("10.99.0.3",))
-    await setup.Networks().prepare(a_vm(type=type_), "", first.launcher)
+    await pods.NETWORKS.prepare(a_vm(type=type_), "", first.launcher)
     assert not await setup.forward(first.launcher, ("10.99.0.3",))
     assert departed.TABLE not in (await namespaces.run(first.launcher.network, ("nft", "list", "ruleset"))).decode()

@@ -1,16 +1,17 @@
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import json
 import random
 import socket
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from apiserver.apis.virt.places import layout, network
-from handler.network import setup
 from launcher.dhcp import message
 from launcher.protocol import messages
 from tests.host.handler import breakout, frames, pods
@@ -69,12 +70,13 @@ def answer_in(frame: bytes) -> message.Request | None:
     return message.parse(b"\x01" + frame[43:]) if is_answer else None
 
 
-@pytest.fixture
-async def world(pod: Pod, program: Path, test_guest: guest.Guest, tmp_path: Path) -> AsyncIterator[World]:
+@pytest.fixture(scope="module")
+def world(program: Path, test_guest: guest.Guest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     """Yield a World with a launcher that prepares for a migration, so no QEMU holds the tap."""
-    (interface,) = await setup.Networks().prepare(VM, "", pod.launcher)
-    launcher = pod.inside(lambda: sandbox.Launcher(program, tmp_path / "pod", test_guest))
-    with sandbox.killed_afterwards([launcher]):
+    with pods.a_pod() as pod, contextlib.ExitStack() as stack:
+        (interface,) = asyncio.run(pods.NETWORKS.prepare(VM, "", pod.launcher))
+        launcher = pod.inside(lambda: sandbox.Launcher(program, tmp_path_factory.mktemp("dhcp") / "pod", test_guest))
+        stack.enter_context(sandbox.killed_afterwards([launcher]))
         with launcher.client() as client:
             interfaces = {"graphics": [], "interfaces": [{"name": "default"}]}
             machine = sandbox.a_machine(devices=interfaces)
@@ -139,7 +141,7 @@ async def test_flood_of_malformed_packets_is_harmless(world: World) -> None:
 async def test_a_second_server_on_the_bridge_is_an_error_that_says_so(
     pod: Pod, program: Path, test_guest: guest.Guest, tmp_path: Path
 ) -> None:
-    (interface,) = await setup.Networks().prepare(VM, "", pod.launcher)
+    (interface,) = await pods.NETWORKS.prepare(VM, "", pod.launcher)
     wired = messages.Interface(interface.name, interface.mac, interface.tap, interface.model)
     with pod.inside(lambda: socket.socket(socket.AF_INET, socket.SOCK_DGRAM)) as holder:
         holder.bind(("", 67))
@@ -159,7 +161,7 @@ def processor_seconds(pid: int) -> float:
 
 async def test_each_attempt_of_a_break_out_works_for_root(pod: Pod) -> None:
     """Otherwise failures of other users would prove nothing."""
-    await setup.Networks().prepare(VM, "", pod.launcher)
+    await pods.NETWORKS.prepare(VM, "", pod.launcher)
     program = (Path(__file__).parent / "breakout.py").read_text()
     ended = json.loads(run("ip", "netns", "exec", pod.name, "unshare", "--mount", sandbox.PYTHON, "-I", "-c", program))
     assert set(ended.values()) == {"done"}

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import errno
 import select
@@ -93,15 +94,43 @@ class World:
         assert self.tap.send(LEGAL)
         return b"".join(self.bridge.until(LAST) + self.uplink.until(LAST))
 
+    def forget(self) -> None:
+        """Drop frames and counts of earlier tests."""
+        self.tap.drain(0)
+        self.bridge.drain()
+        self.uplink.drain()
+        pods.reset_counters(self.pod)
+
     def close(self) -> None:
         self.tap.close()
         self.bridge.close()
         self.uplink.close()
 
 
+@contextlib.contextmanager
+def a_world() -> Iterator[World]:
+    with pods.a_pod() as pod:
+        asyncio.run(pods.NETWORKS.prepare(VM, "", pod.launcher))
+        with contextlib.closing(World(pod)) as made:
+            yield made
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[World]:
+    with a_world() as made:
+        yield made
+
+
 @pytest.fixture
-async def world(pod: Pod) -> AsyncIterator[World]:
-    await setup.Networks().prepare(VM, "", pod.launcher)
+def world(shared: World) -> World:
+    """Return the module's World, for tests that leave the pod unchanged."""
+    shared.forget()
+    return shared
+
+
+@pytest.fixture
+async def own_world(pod: Pod) -> AsyncIterator[World]:
+    await pods.NETWORKS.prepare(VM, "", pod.launcher)
     made = World(pod)
     yield made
     made.close()
@@ -117,27 +146,27 @@ async def test_a_frame_that_is_not_of_the_guest_goes_nowhere(world: World, frame
     assert counters.count("packets 3 ") == 1, counters
 
 
-async def test_necessary_guest_packets_arrive(world: World) -> None:
-    world.tap.send(mine(arp(1, MINE, "0.0.0.0", network.GUEST), ARP, frames.BROADCAST))  # is my address free? (RFC 5227)
-    world.tap.send(mine(arp(1, MINE, network.GUEST, network.GATEWAY), ARP, frames.BROADCAST))
-    answered = world.tap.receive(lambda frame: frame[12:14] == b"\x08\x06" and frame[20:22] == b"\0\2")
+async def test_necessary_guest_packets_arrive(own_world: World) -> None:
+    own_world.tap.send(mine(arp(1, MINE, "0.0.0.0", network.GUEST), ARP, frames.BROADCAST))  # is my address free? (RFC 5227)
+    own_world.tap.send(mine(arp(1, MINE, network.GUEST, network.GATEWAY), ARP, frames.BROADCAST))
+    answered = own_world.tap.receive(lambda frame: frame[12:14] == b"\x08\x06" and frame[20:22] == b"\0\2")
     assert frames.mac(GATEWAY_MAC) == answered[6:12] == answered[22:28]
-    world.tap.send(mine(ping(network.GUEST, network.GATEWAY)))
-    world.tap.receive(lambda frame: frame[12:14] == b"\x08\x00" and frame[23] == 1 and frame[34] == 0)  # ICMP: echo reply
-    world.tap.send(LEGAL)
-    (left,) = (frame for frame in world.uplink.until(LAST) if LAST in frame)
+    own_world.tap.send(mine(ping(network.GUEST, network.GATEWAY)))
+    own_world.tap.receive(lambda frame: frame[12:14] == b"\x08\x00" and frame[23] == 1 and frame[34] == 0)  # ICMP: echo reply
+    own_world.tap.send(LEGAL)
+    (left,) = (frame for frame in own_world.uplink.until(LAST) if LAST in frame)
     assert left[26:34] == socket.inet_aton(POD) + socket.inet_aton(CALLER)
 
 
-async def test_a_guest_reaches_callers_and_is_reached(world: World) -> None:
-    caller = world.pod.outside(lambda: socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
+async def test_a_guest_reaches_callers_and_is_reached(own_world: World) -> None:
+    caller = own_world.pod.outside(lambda: socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
     with caller:
         caller.bind((CALLER, 4001))
         caller.settimeout(30)
         caller.sendto(b"hello", (POD, 4000))
-        asked = world.tap.receive(lambda frame: b"hello" in frame)
+        asked = own_world.tap.receive(lambda frame: b"hello" in frame)
         assert asked[26:34] == socket.inet_aton(CALLER) + socket.inet_aton(network.GUEST)
-        world.tap.send(mine(udp(network.GUEST, CALLER, b"hello to you")))
+        own_world.tap.send(mine(udp(network.GUEST, CALLER, b"hello to you")))
         assert caller.recvfrom(100) == (b"hello to you", (POD, 4000))
 
 
@@ -148,17 +177,17 @@ async def test_dhcp_client_port_receives_nothing_from_outside(world: World) -> N
     assert LAST in world.tap.receive(lambda frame: EVIL in frame or LAST in frame)
 
 
-async def test_a_connection_to_the_pods_own_loopback_is_the_guests(world: World) -> None:
+async def test_a_connection_to_the_pods_own_loopback_is_the_guests(own_world: World) -> None:
     """``kubectl port-forward`` connects there."""
-    with world.pod.inside(lambda: socket.socket(socket.AF_INET, socket.SOCK_STREAM)) as client:
+    with own_world.pod.inside(lambda: socket.socket(socket.AF_INET, socket.SOCK_STREAM)) as client:
         client.setblocking(False)
         assert client.connect_ex(("127.0.0.1", 22)) == errno.EINPROGRESS
-        asked = world.tap.receive(lambda frame: frame[12:14] == b"\x08\x00" and frame[23] == frames.TCP)
+        asked = own_world.tap.receive(lambda frame: frame[12:14] == b"\x08\x00" and frame[23] == frames.TCP)
         assert asked[26:34] == socket.inet_aton(network.GATEWAY) + socket.inet_aton(network.GUEST)
         source, destination, number = struct.unpack("!HHI", asked[34:42])
         assert destination == 22
         answer = frames.tcp(network.GUEST, network.GATEWAY, 0x12, b"", ports=(22, source), acknowledged=number + 1)  # SYN, ACK
-        world.tap.send(mine(answer))
+        own_world.tap.send(mine(answer))
         assert select.select([], [client], [], 5)[1]
         assert client.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) == 0
         assert client.getpeername() == ("127.0.0.1", 22)
@@ -197,11 +226,11 @@ async def test_nothing_but_dhcp_in_the_pod_hears_the_guest(world: World, destina
         assert dhcp.recv(100) == EVIL
 
 
-async def test_guest_answers_queries_of_its_pod(world: World) -> None:
-    with world.pod.inside(listening(4001)) as asker:
+async def test_guest_answers_queries_of_its_pod(own_world: World) -> None:
+    with own_world.pod.inside(listening(4001)) as asker:
         asker.sendto(b"hello", (f"::ffff:{network.GUEST}", 4000))
-        world.tap.receive(lambda frame: b"hello" in frame)
-        world.tap.send(mine(udp(network.GUEST, network.GATEWAY, b"hello to you")))
+        own_world.tap.receive(lambda frame: b"hello" in frame)
+        own_world.tap.send(mine(udp(network.GUEST, network.GATEWAY, b"hello to you")))
         asker.setblocking(True)
         asker.settimeout(30)
         assert asker.recv(100) == b"hello to you"
@@ -209,7 +238,7 @@ async def test_guest_answers_queries_of_its_pod(world: World) -> None:
 
 async def test_the_guest_hears_no_ipv6_of_a_pod_without() -> None:
     with pods.a_pod((4,)) as pod:
-        (wired,) = await setup.Networks().prepare(VM, "", pod.launcher)
+        (wired,) = await pods.NETWORKS.prepare(VM, "", pod.launcher)
         links = {link["ifname"]: link for link in await namespaces.links(pod.launcher.network)}
         assert "table ip6" not in run("ip", "netns", "exec", pod.name, "nft", "list", "tables")
     assert (wired.addresses, wired.lease6) == ((POD,), None)
@@ -226,11 +255,11 @@ FLOODS = {
 
 
 @pytest.mark.parametrize("request_", FLOODS.values(), ids=FLOODS.keys())
-async def test_a_flood_of_dhcp_is_held_back_and_counted(world: World, request_: bytes) -> None:
-    with world.pod.inside(listening(67)) as dhcp:
+async def test_a_flood_of_dhcp_is_held_back_and_counted(own_world: World, request_: bytes) -> None:
+    with own_world.pod.inside(listening(67)) as dhcp:
         for _ in range(2000):
-            world.tap.send(request_)
-        world.heard()
+            own_world.tap.send(request_)
+        own_world.heard()
         arrived = 0
         with contextlib.suppress(BlockingIOError):
             while dhcp.recv(100):
@@ -263,7 +292,7 @@ async def test_no_frame_leaves_before_the_filter_or_during_its_renewal(pod: Pod)
     thread.start()
     try:
         for _ in range(5):
-            await setup.Networks().prepare(VM, "", pod.launcher)
+            await pods.NETWORKS.prepare(VM, "", pod.launcher)
     finally:
         over.set()
         thread.join()
@@ -297,23 +326,23 @@ async def test_without_a_filter_there_is_no_network(pod: Pod, tmp_path: Path, mo
 
 
 async def test_a_running_guest_without_a_filter_loses_its_network(pod: Pod, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    await setup.Networks().prepare(VM, "", pod.launcher)
+    await pods.NETWORKS.prepare(VM, "", pod.launcher)
     run("ip", "netns", "exec", pod.name, "nft", "delete", "table", "netdev", "kubevirt")
     broken_nft(tmp_path, monkeypatch, "Cannot allocate memory")
     with pytest.raises(namespaces.CommandFailed, match="Cannot allocate memory"):
         await setup.Networks().prepare(VM, "", pod.launcher)
     assert await state_of(pod, network.TAP) == (False, network.BRIDGE)
     monkeypatch.undo()
-    await setup.Networks().prepare(VM, "", pod.launcher)
+    await pods.NETWORKS.prepare(VM, "", pod.launcher)
     assert await state_of(pod, network.TAP) == (True, network.BRIDGE)
 
 
-async def test_a_filter_that_cannot_be_renewed_stays(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_filter_that_cannot_be_renewed_stays(own_world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     broken_nft(tmp_path, monkeypatch, "Cannot allocate memory")
     with pytest.raises(namespaces.CommandFailed):
-        await setup.Networks().prepare(VM, "", world.pod.launcher)
-    world.tap.send(SPOOFS["another IPv4 address"])
-    assert EVIL not in world.heard()
+        await setup.Networks().prepare(VM, "", own_world.pod.launcher)
+    own_world.tap.send(SPOOFS["another IPv4 address"])
+    assert EVIL not in own_world.heard()
 
 
 UNTRACKED = {

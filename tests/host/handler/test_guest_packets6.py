@@ -9,11 +9,10 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 
 from apiserver.apis.virt.places import network
-from handler.network import setup
 from tests.host.handler import frames, pods
 from tests.host.handler.frames import ICMPV6, IPV4, IPV6, TCP, UDP, ethernet, icmpv6, ipv6, neighbour, summed6, tagged, tcp6, udp, udp6
 from tests.host.handler.pods import CALLER, CALLER6, POD, POD6, Pod, Tap, run
-from tests.host.handler.test_guest_packets import EVIL, GATEWAY_MAC, LAST, MINE, OTHER, VM, World, listening
+from tests.host.handler.test_guest_packets import EVIL, GATEWAY_MAC, LAST, MINE, OTHER, VM, World, a_world, listening
 
 pytestmark = pytest.mark.host
 
@@ -81,9 +80,22 @@ def pod() -> Iterator[Pod]:
         yield made
 
 
+@pytest.fixture(scope="module")
+def shared() -> Iterator[World]:
+    with a_world() as made:
+        yield made
+
+
 @pytest.fixture
-async def world(pod: Pod) -> AsyncIterator[World]:
-    await setup.Networks().prepare(VM, "", pod.launcher)
+def world(shared: World) -> World:
+    """Return the module's World, for tests that leave the pod unchanged."""
+    shared.forget()
+    return shared
+
+
+@pytest.fixture
+async def own_world(pod: Pod) -> AsyncIterator[World]:
+    await pods.NETWORKS.prepare(VM, "", pod.launcher)
     made = World(pod)
     yield made
     made.close()
@@ -139,12 +151,12 @@ async def test_dhcp_client_port_receives_nothing_from_outside(world: World) -> N
     assert LAST in world.tap.receive(lambda frame: EVIL in frame or LAST in frame)
 
 
-async def test_a_flood_of_questions_is_held_back_and_counted(world: World) -> None:
-    control = Tap(world.pod, network.CONTROL_TAP)
+async def test_a_flood_of_questions_is_held_back_and_counted(own_world: World) -> None:
+    control = Tap(own_world.pod, network.CONTROL_TAP)
     for frame in ASKED.values():
         for _ in range(500):
-            world.tap.send(frame)
-    heard(world)
+            own_world.tap.send(frame)
+    heard(own_world)
     arrived = 0
     try:
         while control.receive(lambda each: EVIL in each, 0.1):
@@ -173,20 +185,20 @@ async def test_virt_launchers_frames_reach_the_guest_only(world: World) -> None:
     control.close()
 
 
-async def test_a_guest_reaches_callers_and_is_reached(world: World) -> None:
-    caller = world.pod.outside(lambda: socket.socket(socket.AF_INET6, socket.SOCK_DGRAM))
+async def test_a_guest_reaches_callers_and_is_reached(own_world: World) -> None:
+    caller = own_world.pod.outside(lambda: socket.socket(socket.AF_INET6, socket.SOCK_DGRAM))
     with caller:
         caller.bind((CALLER6, 4001))
         caller.settimeout(30)
         caller.sendto(b"hello", (POD6, 4000))
-        asked = world.tap.receive(lambda frame: b"hello" in frame)
+        asked = own_world.tap.receive(lambda frame: b"hello" in frame)
         assert (asked[:6], asked[22:54]) == (frames.mac(MINE), frames.ends6(CALLER6, GUEST6))
-        world.tap.send(mine(udp6(GUEST6, CALLER6, b"hello to you", 4001)))
+        own_world.tap.send(mine(udp6(GUEST6, CALLER6, b"hello to you", 4001)))
         assert caller.recvfrom(100)[:2] == (b"hello to you", (POD6, 4000, 0, 0))
-    world.tap.send(mine(icmpv6(GUEST6, CALLER6, 128, b"\0\7\0\1ping", hop_limit=64)))
-    world.tap.receive(lambda frame: frame[12:14] == b"\x86\xdd" and frame[20] == ICMPV6 and frame[54] == 129)
-    world.tap.send(mine(icmpv6(GUEST6, network.GATEWAY6, 128, b"\0\7\0\2ping", hop_limit=64)))
-    answered = world.tap.receive(lambda frame: frame[12:14] == b"\x86\xdd" and frame[20] == ICMPV6 and frame[54] == 129)
+    own_world.tap.send(mine(icmpv6(GUEST6, CALLER6, 128, b"\0\7\0\1ping", hop_limit=64)))
+    own_world.tap.receive(lambda frame: frame[12:14] == b"\x86\xdd" and frame[20] == ICMPV6 and frame[54] == 129)
+    own_world.tap.send(mine(icmpv6(GUEST6, network.GATEWAY6, 128, b"\0\7\0\2ping", hop_limit=64)))
+    answered = own_world.tap.receive(lambda frame: frame[12:14] == b"\x86\xdd" and frame[20] == ICMPV6 and frame[54] == 129)
     assert answered[22:54] == frames.ends6(network.GATEWAY6, GUEST6)
 
 
@@ -201,16 +213,16 @@ async def test_a_packet_in_fragments_arrives_whole(world: World) -> None:
         assert caller.recvfrom(100)[0] == b"in-two-parts" * 2
 
 
-async def test_a_connection_to_the_pods_own_loopback_is_the_guests(world: World) -> None:
+async def test_a_connection_to_the_pods_own_loopback_is_the_guests(own_world: World) -> None:
     """Without IPv4, ``kubectl port-forward`` connects there."""
-    with world.pod.inside(lambda: socket.socket(socket.AF_INET6, socket.SOCK_STREAM)) as client:
+    with own_world.pod.inside(lambda: socket.socket(socket.AF_INET6, socket.SOCK_STREAM)) as client:
         client.setblocking(False)
         assert client.connect_ex(("::1", 22)) == errno.EINPROGRESS
-        asked = world.tap.receive(lambda frame: frame[12:14] == b"\x86\xdd" and frame[20] == TCP)
+        asked = own_world.tap.receive(lambda frame: frame[12:14] == b"\x86\xdd" and frame[20] == TCP)
         assert asked[22:54] == frames.ends6(network.GATEWAY6, GUEST6)
         source, destination, number = struct.unpack("!HHI", asked[54:62])
         assert destination == 22
-        world.tap.send(mine(tcp6(GUEST6, network.GATEWAY6, 0x12, ports=(22, source), acknowledged=number + 1)))  # SYN, ACK
+        own_world.tap.send(mine(tcp6(GUEST6, network.GATEWAY6, 0x12, ports=(22, source), acknowledged=number + 1)))  # SYN, ACK
         assert select.select([], [client], [], 5)[1]
         assert client.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) == 0
         assert client.getpeername()[:2] == ("::1", 22)
@@ -249,7 +261,7 @@ async def test_no_packet_leaves_with_the_guests_internal_address(world: World, p
 
 async def test_with_a_list_of_ports_nothing_else_is_the_guests(pod: Pod) -> None:
     interface = {"name": "default", "type": "masquerade", "ports": [{"port": 4000, "protocol": "UDP"}]}
-    await setup.Networks().prepare({**VM, "spec": {"domain": {"devices": {"interfaces": [interface]}}}}, "", pod.launcher)
+    await pods.NETWORKS.prepare({**VM, "spec": {"domain": {"devices": {"interfaces": [interface]}}}}, "", pod.launcher)
     world = World(pod)
     with pod.outside(lambda: socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)) as caller:
         for port in (4001, 4000):
@@ -268,7 +280,7 @@ async def test_with_a_list_of_ports_nothing_else_is_the_guests(pod: Pod) -> None
 
 async def test_a_pod_with_ipv6_alone_has_a_guest_that_is_reached() -> None:
     with pods.a_pod((6,)) as pod:
-        (wired,) = await setup.Networks().prepare(VM, "", pod.launcher)
+        (wired,) = await pods.NETWORKS.prepare(VM, "", pod.launcher)
         assert (wired.addresses, wired.ipv4) == ((POD6,), False)
         world = World(pod)
         with pod.outside(lambda: socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)) as caller:

@@ -13,7 +13,7 @@ import pytest
 from apiserver.apis.virt.places import layout, network
 from apiserver.apis.virt.spec import attachments
 from handler.devices import macvtap
-from handler.network import namespaces, setup
+from handler.network import namespaces
 from launcher.protocol import messages
 from tests.host.handler import frames, pods
 from tests.host.handler.frames import ICMPV6, UDP
@@ -131,7 +131,7 @@ async def test_masqueraded_guest_is_reached_by_its_ports_only(pod: Pod, start: S
     run("ip", "-n", pod.name, "link", "set", "eth0", "mtu", "1420")
     ports = [{"port": 8080}, {"name": "dns", "port": 53, "protocol": "UDP"}]
     vm = a_vm({"name": "lan", "ports": ports, "state": "up"})
-    (wired,) = await setup.Networks().prepare(vm, "", pod.launcher)
+    (wired,) = await pods.NETWORKS.prepare(vm, "", pod.launcher)
     run("ip", "-n", pod.name, "tuntap", "add", "dev", "tap1", "mode", "tap", "user", "107", "group", "107")
     domain = {"graphics": [], "interfaces": [*vm["spec"]["domain"]["devices"]["interfaces"], {"name": "unplugged", "state": "down"}]}
     cards = (
@@ -181,7 +181,7 @@ async def test_a_guest_in_a_pod_with_one_family_reaches_and_is_reached(start: St
     its = own if kind == "bridge" else {4: "10.0.2.2", 6: "fd10:0:2::2"}[family]
     with pods.a_pod((family,)) as pod:
         vm = a_vm({"name": "lan", "type": kind})
-        (wired,) = await setup.Networks().prepare(vm, "", pod.launcher)
+        (wired,) = await pods.NETWORKS.prepare(vm, "", pod.launcher)
         assert (wired.addresses, wired.ipv4) == ((own,), family == 4)
         card = messages.Interface(wired.name, wired.mac, wired.tap, wired.model, wired.lease, wired.lease6, wired.ipv4)
         domain = {"graphics": [], "interfaces": vm["spec"]["domain"]["devices"]["interfaces"]}
@@ -217,7 +217,7 @@ async def test_bridge_guest_has_the_pods_address_and_is_reachable(pod: Pod, star
     run("ip", "-n", pod.name, "route", "add", "10.96.0.0/12", "via", CALLER)
     (before,) = (link for link in await namespaces.links(pod.launcher.network) if link["ifname"] == "eth0")
     vm = a_vm({"name": "lan", "type": "bridge"})
-    (wired,) = await setup.Networks().prepare(vm, "", pod.launcher)
+    (wired,) = await pods.NETWORKS.prepare(vm, "", pod.launcher)
     assert (wired.mac, wired.addresses) == (before["address"], (POD, POD6))
     card = messages.Interface(wired.name, wired.mac, wired.tap, wired.model, wired.lease, wired.lease6)
     domain = {"graphics": [], "interfaces": vm["spec"]["domain"]["devices"]["interfaces"]}
@@ -254,7 +254,7 @@ async def test_bridge_guest_has_the_pods_address_and_is_reachable(pod: Pod, star
         ]
         assert not [frame for frame in heard if frame[12:14] == b"\x08\x00" and frame[23] == UDP and frame[36:38] == b"\0\x43"]
 
-        (again,) = await setup.Networks().prepare(vm, "", pod.launcher)
+        (again,) = await pods.NETWORKS.prepare(vm, "", pod.launcher)
         assert again == wired
         assert viewer.sh(f"nc {CALLER} 80") == "hello-from-outside"
         wait_for(lambda: asked(pod, POD, 8080) == "hello-from-the-guest" or None, 60, "an answer of the guest")
@@ -273,7 +273,7 @@ async def test_macvtap_guest_is_reachable_by_its_own_mac_only(start: Start) -> N
         run("ip", "-n", pod.caller, "link", "add", "lan", "mtu", "1400", "type", "veth", "peer", "name", link, "netns", pod.name)
         run("ip", "-n", pod.caller, "address", "add", "192.168.7.1/24", "dev", "lan")
         run("ip", "-n", pod.caller, "link", "set", "lan", "up")
-        wired = (await setup.Networks().prepare(vm, "", pod.launcher))[1]
+        wired = (await pods.NETWORKS.prepare(vm, "", pod.launcher))[1]
         assert (wired.mac, wired.tap, wired.addresses, wired.lease) == (MAC, tap, (), None)
         assert Path(macvtap.path_of(minor)).stat().st_uid == layout.USER_ID
         card = messages.Interface(wired.name, wired.mac, wired.tap, wired.model)

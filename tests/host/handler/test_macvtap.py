@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import dataclasses
 import fcntl
@@ -17,7 +18,7 @@ import pytest
 from apiserver.apis.virt.places import layout, network
 from apiserver.apis.virt.spec import attachments
 from handler.devices import macvtap
-from handler.network import namespaces, setup
+from handler.network import namespaces
 from handler.network.namespaces import CommandFailed
 from tests.host.handler import frames, pods
 from tests.host.handler.frames import ARP, IPV4, arp, bpdu, ethernet, ping, tagged, udp
@@ -30,6 +31,7 @@ MAC, OTHER = "52:54:00:00:00:77", "52:54:00:00:00:99"
 GUEST, NEIGHBOUR = "192.168.7.2", "192.168.7.1"
 LINK, TAP = attachments.link("lan"), attachments.tap("lan")
 EVIL, LAST = b"EVIL-FRAME", b"LAST-FRAME"
+KINDS = ("veth", "macvlan")
 SWITCH = "02:00:00:00:aa:01"
 VM: dict[str, Any] = {
     "metadata": {"name": "testvm", "namespace": "default", "uid": "3f0e"},
@@ -61,11 +63,11 @@ def occupy(pod: Pod, last: int) -> None:
         run("ip", "-n", pod.caller, "link", "add", "link", "lower", "name", name, "type", "macvtap", "mode", "bridge")
 
 
-@pytest.fixture(params=["veth", "macvlan"])
-def made(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Pod, int]]:
-    with pods.a_pod() as pod, with_device(pod, tmp_path / "root") as found:
+@contextlib.contextmanager
+def a_pod(kind: str, root: Path) -> Iterator[tuple[Pod, int]]:
+    with pods.a_pod() as pod, with_device(pod, root) as found:
         node = f"{pod.caller}n"
-        if request.param == "veth":
+        if kind == "veth":
             run(
                 "ip",
                 "-n",
@@ -114,8 +116,14 @@ def made(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Pod, 
         for name, link in ((pod.name, LINK), (pod.caller, "lan")):
             run("ip", "-n", name, "link", "set", link, "up")
         yield found
-        if request.param == "macvlan":
+        if kind == "macvlan":
             run("ip", "netns", "del", node)
+
+
+@pytest.fixture(params=KINDS)
+def made(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Pod, int]]:
+    with a_pod(request.param, tmp_path / "root") as found:
+        yield found
 
 
 class Macvtap(Tap):
@@ -131,14 +139,35 @@ class World:
         self.tap = Macvtap(pod, minor)
         self.lan = pod.outside(lambda: Ear("lan"))
 
+    def forget(self) -> None:
+        """Drop frames and counts of earlier tests."""
+        self.tap.drain(0)
+        self.lan.drain()
+        pods.reset_counters(self.pod, f"kubevirt_{TAP}")
+
     def close(self) -> None:
         self.tap.close()
         self.lan.close()
 
 
+@pytest.fixture(scope="module", params=KINDS)
+def shared(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    with a_pod(request.param, tmp_path_factory.mktemp("shared") / "root") as made:
+        asyncio.run(pods.NETWORKS.prepare(VM, "", made[0].launcher))
+        with contextlib.closing(World(*made)) as found:
+            yield found
+
+
 @pytest.fixture
-async def world(made: tuple[Pod, int]) -> AsyncIterator[World]:
-    await setup.Networks().prepare(VM, "", made[0].launcher)
+def world(shared: World) -> World:
+    """Return the module's World, for tests that leave the pod unchanged."""
+    shared.forget()
+    return shared
+
+
+@pytest.fixture
+async def own_world(made: tuple[Pod, int]) -> AsyncIterator[World]:
+    await pods.NETWORKS.prepare(VM, "", made[0].launcher)
     found = World(*made)
     yield found
     found.close()
@@ -214,13 +243,13 @@ def _call() -> None:
         caller.sendto(LAST, (CALLER, 4001))
 
 
-async def test_repeated_setup_keeps_the_filters(world: World) -> None:
-    await setup.Networks().prepare(VM, "", world.pod.launcher)
-    await test_guest_is_a_neighbour_with_its_mac_and_any_address(world)
+async def test_repeated_setup_keeps_the_filters(own_world: World) -> None:
+    await pods.NETWORKS.prepare(VM, "", own_world.pod.launcher)
+    await test_guest_is_a_neighbour_with_its_mac_and_any_address(own_world)
     for _ in range(3):
-        world.tap.send(ethernet(OTHER, IPV4, udp(GUEST, NEIGHBOUR, EVIL)))
-    world.tap.send(LEGAL)
-    assert EVIL not in b"".join(world.lan.until(LAST))
+        own_world.tap.send(ethernet(OTHER, IPV4, udp(GUEST, NEIGHBOUR, EVIL)))
+    own_world.tap.send(LEGAL)
+    assert EVIL not in b"".join(own_world.lan.until(LAST))
 
 
 async def test_used_device_number_is_reported_and_its_device_kept(made: tuple[Pod, int]) -> None:
@@ -228,11 +257,11 @@ async def test_used_device_number_is_reported_and_its_device_kept(made: tuple[Po
     run("ip", "-n", pod.caller, "tuntap", "add", "dev", "lower", "mode", "tap")
     occupy(pod, minor)
     with pytest.raises(CommandFailed, match=f"has another device than {macvtap.driver()}:{minor}"):
-        await setup.Networks().prepare(VM, "", pod.launcher)
+        await pods.NETWORKS.prepare(VM, "", pod.launcher)
     assert TAP not in {each["ifname"] for each in await namespaces.links(pod.launcher.network)}
     assert os.stat(macvtap.path_of(minor)[1:], dir_fd=pod.launcher.root).st_uid == 0
     run("ip", "-n", pod.caller, "link", "delete", "lower")
-    await setup.Networks().prepare(VM, "", pod.launcher)
+    await pods.NETWORKS.prepare(VM, "", pod.launcher)
     assert os.stat(macvtap.path_of(minor)[1:], dir_fd=pod.launcher.root).st_uid == layout.USER_ID
 
 
@@ -248,6 +277,6 @@ async def test_leftover_macvtap_of_another_pod_is_not_used(made: tuple[Pod, int]
             break
         run("ip", "-n", pod.caller, "link", "delete", TAP)
     with pytest.raises(CommandFailed, match=f"has another device than {macvtap.driver()}:{minor}"):
-        await setup.Networks().prepare(VM, "", pod.launcher)
+        await pods.NETWORKS.prepare(VM, "", pod.launcher)
     assert TAP not in {each["ifname"] for each in await namespaces.links(pod.launcher.network)}
     assert os.stat(macvtap.path_of(minor)[1:], dir_fd=pod.launcher.root).st_uid == 0

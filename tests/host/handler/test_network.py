@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from apiserver.apis.virt.places import network
-from handler.network import namespaces, setup
+from handler.network import namespaces
 from handler.network.binding import Unsupported
 from tests.host.handler import pods
 from tests.host.handler.pods import Pod
@@ -23,8 +23,8 @@ def pod() -> Iterator[Pod]:
 
 
 async def test_preparing_twice_leaves_one_bridge_and_one_set_of_rules(pod: Pod) -> None:
-    first = await setup.Networks().prepare(VM, "", pod.launcher)
-    second = await setup.Networks().prepare(VM, "", pod.launcher)
+    first = await pods.NETWORKS.prepare(VM, "", pod.launcher)
+    second = await pods.NETWORKS.prepare(VM, "", pod.launcher)
 
     assert first == second
     assert first[0].addresses == (pods.POD, pods.POD6)
@@ -56,7 +56,7 @@ async def test_programs_without_input_get_no_pipe(pod: Pod) -> None:
 async def test_a_machine_with_the_gateways_address_gets_no_network(pod: Pod) -> None:
     taken = {"name": "default", "type": "masquerade", "mac": "02-00-00-00-00-01"}
     with pytest.raises(Unsupported, match="is reserved for the guest's gateway"):
-        await setup.Networks().prepare({**VM, "spec": {"domain": {"devices": {"interfaces": [taken]}}}}, "", pod.launcher)
+        await pods.NETWORKS.prepare({**VM, "spec": {"domain": {"devices": {"interfaces": [taken]}}}}, "", pod.launcher)
     assert {link["ifname"] for link in await namespaces.links(pod.launcher.network)} == {"lo", "eth0"}
 
 

@@ -12,7 +12,6 @@ from typing import Final
 import pytest
 
 from apiserver.apis.virt.places import layout
-from handler.network import setup
 from launcher.protocol import messages
 from tests.host.handler import pods
 from tests.host.handler.pods import CALLER, CALLER6, POD, POD6, Pod, run
@@ -54,7 +53,7 @@ def addresses_of(pod: Pod) -> str:
 async def a_machine_in(pod: Pod, addresses: tuple[str, ...]) -> tuple[messages.Machine, str]:
     vm = a_vm({"name": "lan", "type": "passt", "ports": PORTS})
     before = addresses_of(pod)
-    (wired,) = await setup.Networks().prepare(vm, "", pod.launcher)
+    (wired,) = await pods.NETWORKS.prepare(vm, "", pod.launcher)
     assert addresses_of(pod) == before
     assert (wired.addresses, wired.tap) == (addresses, "")
     card = messages.Interface(wired.name, wired.mac, wired.tap, wired.model)

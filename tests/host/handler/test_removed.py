@@ -38,7 +38,7 @@ async def links(pod: Pod) -> dict[str, dict[str, Any]]:
 
 @pytest.mark.parametrize(("card", "tap"), [("default", network.TAP), ("lan", attachments.tap("lan"))])
 async def test_tap_and_filters_go_although_a_process_has_the_tap_open(pod: Pod, card: str, tap: str) -> None:
-    networks = setup.Networks()
+    networks = pods.NETWORKS
     first = await networks.prepare(VM, "", pod.launcher)
     held = Tap(pod, tap)
     assert held.send(FRAME)
@@ -66,7 +66,7 @@ async def test_tap_and_filters_go_although_a_process_has_the_tap_open(pod: Pod, 
 async def test_coming_card_needs_the_link_of_its_own_network(pod: Pod) -> None:
     only = {**VM, "status": {"running": {"domain": {"devices": {"interfaces": []}}}}}
     with pytest.raises(setup.NotInPod, match="no network default/lan"):
-        await setup.Networks().join(only, "lan", "", pod.launcher)
+        await pods.NETWORKS.join(only, "lan", "", pod.launcher)
     run("ip", "-n", pod.name, "link", "set", attachments.link("lan"), "name", PARKED)
-    made = await setup.Networks().join(only, "lan", "", pod.launcher)
+    made = await pods.NETWORKS.join(only, "lan", "", pod.launcher)
     assert (made.mac, made.addresses) == ("52:54:00:00:00:77", ("192.168.7.9",))
