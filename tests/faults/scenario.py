@@ -31,6 +31,8 @@ NAMESPACE: Final = "red"
 LABEL: Final = ("kind", "watched")
 WRITERS: Final = 3
 ROUND_SECONDS: Final = (5.0, 25.0)
+ROUNDS: Final = 2
+"""At least."""
 REST_SECONDS: Final = 150.0
 """client-go waits up to 30 s, and with jitter twice that."""
 HISTORY_SECONDS: Final = 20.0
@@ -88,7 +90,7 @@ class Scenario:
             async with asyncio.TaskGroup() as tasks:
                 running = [tasks.create_task(each.run()) for each in writers]
                 until = time.monotonic() + seconds
-                while time.monotonic() < until:
+                while self.summary.rounds < ROUNDS or time.monotonic() < until:
                     await self._round(writers)
                 for each in running:
                     each.cancel()

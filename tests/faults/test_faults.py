@@ -19,9 +19,9 @@ def test_a_difference_is_a_difference() -> None:
 @pytest.mark.timeout(600)
 @pytest.mark.sample(2, "faults between informers and etcd")
 @pytest.mark.parametrize("seed", [1, 2])
-def test_informers_hold_what_etcd_holds_whatever_fails(tmp_path: Path, seed: int) -> None:
+def test_informers_hold_what_etcd_holds_whatever_fails(tmp_path: Path, seed: int, *, is_short: bool) -> None:
     build.program("etcd")
-    summary = asyncio.run(Scenario(tmp_path, seed).play(60))
+    summary = asyncio.run(Scenario(tmp_path, seed).play(30 if is_short else 60))
     print(summary)
     assert summary.rounds >= 2
     assert all(counts["added"] and counts["deleted"] for counts in summary.told.values())

@@ -13,12 +13,12 @@ from tests.reference_library.program import Reference
 from tests.reference_library.steps import Comparison
 
 
-def run(count: int, seed: int, *, progress: bool = False) -> None:
+def run(count: int, seed: int, *, first: int = 0, progress: bool = False) -> None:
     with Reference() as reference:
         comparison = Comparison(reference)
         versions = comparison.versions()
         began = time.monotonic()
-        for number in range(count):
+        for number in range(first, first + count):
             history = generate(random.Random(f"{seed}-{number}"), versions)
             try:
                 comparison.run(history)
