@@ -56,17 +56,12 @@ def dropped(pod: dict[str, Any], counter: str) -> int:
     return int(re.findall(r"packets (\d+)", told)[0])
 
 
-CARD = {"name": "lan", "type": "masquerade", "mac": "02:00:00:00:0e:01"}
+CARD: dict[str, Any] = {"name": "lan", "type": "masquerade", "mac": "02:00:00:00:0e:01", "ports": [{"name": "greeting", "port": 8080}]}
 
 
 @pytest.fixture(scope="module")
 def asker(kubectl: Kubectl) -> dict[str, Any]:
     return start(kubectl, "net-asker")
-
-
-@pytest.fixture(scope="module")
-def other(kubectl: Kubectl) -> dict[str, Any]:
-    return start(kubectl, "net-other", CARD)
 
 
 @contextlib.contextmanager
@@ -100,6 +95,14 @@ def wait_for_forwarded(kubectl: Kubectl, vm: str, word: str) -> None:
         eventually(lambda: said_at(port) == word, timeout=60, what=f"{word} by kubectl virt port-forward to {vm}")
 
 
+@pytest.fixture(scope="module")
+def other(kubectl: Kubectl) -> dict[str, Any]:
+    vm = start(kubectl, "net-other", CARD)
+    with at_prompt(kubectl, "net-other") as (guest,):
+        serve(guest, 8080, "hello-from-other")
+    return vm
+
+
 def pings(guest: Console, address: str, seconds: int = 10) -> bool:
     return "1 packets received" in guest.run(f"ping -c 1 -W {seconds} {address}", timeout=seconds + 30)
 
@@ -114,7 +117,6 @@ def test_guests_get_pod_addresses_and_reach_each_other(kubectl: Kubectl, asker: 
             wait_for_both(guest)
         assert CARD["mac"] in server.run("cat /sys/class/net/eth0/address")
         assert "virtio" in client.run("readlink /sys/class/net/eth0/device/driver")
-        serve(server, 8080, "hello-from-other")
         for address, gateway in zip(addresses, (network.GATEWAY, network.GATEWAY6), strict=False):
             assert pings(client, gateway)
             wait_for_answer(client, "hello-from-other", address)
@@ -122,26 +124,22 @@ def test_guests_get_pod_addresses_and_reach_each_other(kubectl: Kubectl, asker: 
         assert dropped(pod_of(kubectl, asker), "foreign_ipv4") == 0  # its kernel rejects DHCPv6's answers
 
 
-def test_a_service_means_a_port_of_the_guest_by_its_name(kubectl: Kubectl, asker: dict[str, Any]) -> None:
-    card = {"name": "default", "ports": [{"name": "greeting", "port": 8080}]}
-    server = start(kubectl, "net-ports", card)
-    spec = {"selector": {names.VM_NAME_LABEL: "net-ports"}, "ports": [{"port": 80, "targetPort": "greeting"}], **BOTH}
+def test_a_service_means_a_port_of_the_guest_by_its_name(kubectl: Kubectl, asker: dict[str, Any], other: dict[str, Any]) -> None:
+    spec = {"selector": {names.VM_NAME_LABEL: "net-other"}, "ports": [{"port": 80, "targetPort": "greeting"}], **BOTH}
     kubectl.api.apply({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "greeter"}, "spec": spec})
-    services, pods = service_addresses(kubectl, "greeter"), addresses_in(pod_of(kubectl, server))
-    with at_prompt(kubectl, "net-ports", "net-asker") as (guest, client):
+    services, pods = service_addresses(kubectl, "greeter"), addresses_in(pod_of(kubectl, other))
+    with at_prompt(kubectl, "net-other", "net-asker") as (guest, client):
         for each in (guest, client):
             wait_for_both(each)
-        for number in (8080, 8081):
-            serve(guest, number, f"hello-from-{number}")
+        serve(guest, 8081, "hello-from-8081")
         for service, pod in zip(services, pods, strict=True):
-            wait_for_answer(client, "hello-from-8080", service, 80)
-            wait_for_answer(client, "hello-from-8080", pod)
+            wait_for_answer(client, "hello-from-other", service, 80)
+            wait_for_answer(client, "hello-from-other", pod)
             assert not answers(client, pod, 8081, "hello-from")
             wait_for_answer(guest, "hello-from-8081", GUEST6 if ":" in pod else GUEST, 8081)
-        wait_for_forwarded(kubectl, "net-ports", "hello-from-8080")
-        refused = kubectl.try_run("virt", "port-forward", "net-ports", ":8081")
+        refused = kubectl.try_run("virt", "port-forward", "net-other", ":8081")
         assert refused.returncode == 1
-        assert "its interface default does not list TCP port 8081 in ports" in refused.stderr
+        assert "its interface lan does not list TCP port 8081 in ports" in refused.stderr
 
 
 def test_bridge_guest_has_its_pods_address_and_stays(kubectl: Kubectl, asker: dict[str, Any]) -> None:

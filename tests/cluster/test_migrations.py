@@ -165,9 +165,7 @@ def test_deleted_unfinished_migration_leaves_the_guest(kubectl: Kubectl) -> None
 
 
 def test_migration_progress_is_shown_and_a_queued_one_cancelled(kubectl: Kubectl) -> None:
-    vm = running(kubectl, linux_vm("shown"))
-    with console(kubectl, "shown") as guest:  # a guest that probes devices must not migrate slowly: docs/decisions/migration.md
-        guest.expect("GUEST-READY", timeout=90)
+    vm = running(kubectl, tiny_vm("shown"))
     done = kubectl.try_run("virt", "migrate", "shown", "--wait", "--timeout", "3m", timeout=200)
     lines = done.stdout.splitlines()
     assert done.returncode == 0, done.stdout + done.stderr

@@ -32,6 +32,7 @@ GUESTS = ("first", "second")
 SERVED = "second"
 GAP_SECONDS = 30
 """The switch-over, and the end of the previous version's virt-launcher."""
+ASKS_PER_SECOND = 2
 BOUND = "bound"
 COUNTER = "i=0; while :; do i=$((i+1)); echo tick $i; sleep 1; done\n"
 PACE_SECONDS = 10
@@ -93,7 +94,7 @@ def attempts(kubectl: Kubectl, name: str) -> int:
 @contextmanager
 def served(kubectl: Kubectl) -> Iterator[None]:
     address = str(kubectl.api.get("service", SERVED)["spec"]["clusterIP"])
-    with watching.asking(layout.NODES[0], address) as answers:
+    with watching.asking(layout.NODES[0], address, ASKS_PER_SECOND) as answers:
         eventually(lambda: len(answers.times) >= 5, timeout=60, what="answers")
         begin = time.monotonic()
         yield

@@ -1,4 +1,4 @@
-"""``python -m tests.cuts.client ADDRESS``: sends ten HTTP requests per second, each on a new connection.
+"""``python -m tests.cuts.client ADDRESS PER_SECOND``: sends this many HTTP requests per second, each on a new connection.
 
 A line has a time in seconds, by the machine's monotonic clock, and ``ok`` or the failure.
 """
@@ -11,7 +11,7 @@ import sys
 import time
 from typing import Final
 
-PERIOD_SECONDS = 0.1
+PER_SECOND = 10
 PATIENCE_SECONDS = 3
 WORD: Final = "counted-by-the-guest"
 OK: Final = "ok"
@@ -47,12 +47,12 @@ def told(answer: bytes) -> str:
     return OK if body.strip() == WORD.encode() else CUT_OFF
 
 
-async def main(address: str) -> None:
+async def main(address: str, per_second: int) -> None:
     async with asyncio.TaskGroup() as group:
         while True:
             group.create_task(ask(address))
-            await asyncio.sleep(PERIOD_SECONDS)
+            await asyncio.sleep(1 / per_second)
 
 
 if __name__ == "__main__":
-    asyncio.run(main(sys.argv[1]))
+    asyncio.run(main(sys.argv[1], int(sys.argv[2])))

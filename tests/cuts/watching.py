@@ -152,9 +152,9 @@ class Answers:
 
 
 @contextmanager
-def asking(node: layout.Node, address: str) -> Iterator[Answers]:
+def asking(node: layout.Node, address: str, per_second: int = client.PER_SECOND) -> Iterator[Answers]:
     answers = Answers()
-    command = ["nsenter", f"--net={node.namespace}", "--", sys.executable, "-m", "tests.cuts.client", address]
+    command = ["nsenter", f"--net={node.namespace}", "--", sys.executable, "-m", "tests.cuts.client", address, str(per_second)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, bufsize=1, cwd=layout.REPOSITORY) as process:
         listener = threading.Thread(target=answers.listen, args=(process,), daemon=True)
         listener.start()
