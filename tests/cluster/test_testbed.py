@@ -63,6 +63,7 @@ def test_a_pod_finds_services_by_name(bare_kubectl: Kubectl, node: str) -> None:
     assert "10.96.0.1" in printed
 
 
+@pytest.mark.sample(4, "the test bed")
 @pytest.mark.timeout(300)
 def test_a_service_spreads_over_the_pods_of_both_nodes(bare_kubectl: Kubectl) -> None:
     serve = "mkdir /tmp/www && hostname >/tmp/www/index.html && exec httpd -f -p 8080 -h /tmp/www"
@@ -91,6 +92,7 @@ def test_privileged_pod_is_refused_under_restricted_pod_security(bare_kubectl: K
         bare_kubectl.api.create(pod)
 
 
+@pytest.mark.sample(4, "the test bed")
 def test_the_guest_image_can_be_mounted_as_a_volume(bare_kubectl: Kubectl, testguest: None) -> None:
     volume = {"name": "guest", "image": {"reference": GUEST_IMAGE, "pullPolicy": "IfNotPresent"}}
     mounts = [{"name": "guest", "mountPath": "/guest"}]
@@ -107,6 +109,7 @@ def test_the_guest_image_can_be_mounted_as_a_volume(bare_kubectl: Kubectl, testg
     assert all(size > 1 << 20 for size in sizes.values())
 
 
+@pytest.mark.sample(4, "the test bed")
 def test_a_shared_claim_is_the_same_directory_on_both_nodes(bare_kubectl: Kubectl) -> None:
     bare_kubectl.api.create(shared_claim("both"))
     volume = {"name": "shared", "persistentVolumeClaim": {"claimName": "both"}}
