@@ -40,7 +40,7 @@ def of_app(app: str) -> dict[str, Any]:
     return {"podSelector": {"matchLabels": {"app": app}}}
 
 
-@pytest.mark.sample(4, "the test bed")
+@pytest.mark.sample(4, "policies of the test bed")
 def test_pods_are_kept_off_by_policies_on_both_nodes(bare_kubectl: Kubectl) -> None:
     kubectl = bare_kubectl
     kubectl.api.apply(a_server("shop", "node1"), a_service("shop", "shop", **BOTH), a_client("near", "node1"), a_client("far", "node2"))
