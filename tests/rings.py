@@ -76,7 +76,7 @@ ROWS: Final = (
     _row("host/handler/test_storage_plugins.py", 15, "handler/storage", "examples/plugins"),
     _row("host/launcher/test_authorized_keys.py", 15, "launcher/main", "apiserver/apis/virt/hardware"),
     _row("host/launcher/test_cloud.py", 150, "launcher/domain", "importer"),
-    _row("host/launcher/test_copied_disks.py", 60, "launcher/domain", "launcher/hypervisor"),
+    _row("host/launcher/test_copied_disks.py", 100, "launcher/domain", "launcher/hypervisor"),
     _row("host/launcher/test_disk_driver.py", 15, "launcher/domain"),
     _row("host/launcher/test_domain_xml.py", 20, "apiserver/apis/virt/domainxml", "launcher/domain"),
     _row("host/launcher/test_ending.py", 60, "launcher/main"),

@@ -18,6 +18,11 @@ View = tuple[int, int]
 RUNNING = libvirt.VIR_DOMAIN_RUNNING
 VCPU_TICKS = 5
 """Processor time (in 1/100 s) of a vCPU that is created and paused."""
+PAUSE_SECONDS = 0.005
+AWAITED_PAUSE_SECONDS = 0.001
+"""While a test waits for a moment."""
+TICKS_PAUSE_SECONDS = 0.05
+"""Processor time adds up, so no run is missed."""
 
 
 class Pod:
@@ -64,6 +69,8 @@ class Observer:
     def __init__(self, source: Launcher, target: Launcher) -> None:
         self._source, self._target = Pod(source), Pod(target)
         self._closed = threading.Event()
+        self._looked = threading.Condition()
+        self._is_awaited = False
         self.faults: list[str] = []
         self.samples = 0
         self.stopped = self.resumed = 0.0
@@ -73,7 +80,7 @@ class Observer:
         self._thread.start()
 
     def _run(self) -> None:
-        released = False
+        released, ticks, counted = False, -1, 0.0
         while not self._closed.is_set():
             source, target = self._source.look(), self._target.look()
             if target[0] == RUNNING and self._source.look()[0] == RUNNING:
@@ -83,18 +90,21 @@ class Observer:
             if target[0] == RUNNING:
                 released = True
                 self.resumed = self.resumed or time.monotonic()
-            ticks = self._target.vcpu_ticks()
+            if not released and time.monotonic() - counted > TICKS_PAUSE_SECONDS:
+                ticks, counted = self._target.vcpu_ticks(), time.monotonic()
             if not released and ticks > VCPU_TICKS and self._source.vcpu_ticks() >= 0:
                 self.faults.append(f"processes: the target's processors have run for {ticks} ticks beside the source's QEMU")
-            self.views = source, target
-            self.samples += 1
-            time.sleep(0.001)
+            with self._looked:
+                self.views = source, target
+                self.samples += 1
+                self._looked.notify_all()
+            self._closed.wait(AWAITED_PAUSE_SECONDS if self._is_awaited else PAUSE_SECONDS)
 
     def wait(self, condition: Callable[[View, View], bool], seconds: float = 30.0) -> None:
-        deadline = time.monotonic() + seconds
-        while not condition(*self.views):
-            assert time.monotonic() < deadline, f"still {self.views}"
-            time.sleep(0.0005)
+        self._is_awaited = True
+        with self._looked:
+            assert self._looked.wait_for(lambda: condition(*self.views), seconds), f"still {self.views}"
+        self._is_awaited = False
 
     def close(self) -> None:
         self._closed.set()

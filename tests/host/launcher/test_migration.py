@@ -3,7 +3,7 @@ from __future__ import annotations
 import signal
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
 import libvirt
@@ -20,10 +20,14 @@ COUNTING = "counter,fill=48,spin=1000"
 """With memory to move, and processor use for an observer."""
 SLOW = 4e6
 """Bytes per second: the memory takes twelve seconds."""
+QUICKER = 1e7
+"""Bytes per second: a quarter of what ``dirty 500`` writes."""
 STEADY = 2e7
 """Bytes per second: the memory takes 2.5 s, so all ``MOMENTS`` but the last fall into the transfer."""
 SEED = {"name": "seed", "type": "CloudInitNoCloud", "source": {"userData": "#cloud-config"}}
 MACHINE = a_tiny_machine(run=COUNTING, devices={**NO_GRAPHICS, "disks": [SEED]})
+WRITING = a_tiny_machine(run="counter,fill=8,spin=1000", memory={"guest": "64Mi"}, devices={**NO_GRAPHICS, "disks": [SEED]})
+"""All of its memory is soon written."""
 DISKLESS = a_tiny_machine(run=COUNTING, devices=NO_GRAPHICS)
 """After a cut with a paused source, QEMU before 10.0 may leave disks inactive, and exit at the next one."""
 
@@ -37,18 +41,30 @@ class Pair:
     viewer: Viewer
 
 
-@pytest.fixture
-def pair(start: Callable[[], Launcher]) -> Iterator[Pair]:
+@contextmanager
+def paired(start: Callable[[], Launcher], machine: messages.Machine) -> Iterator[Pair]:
     source, target = start(), start()
     with ExitStack() as stack:
         at_source, at_target = stack.enter_context(source.client()), stack.enter_context(target.client())
         viewer = stack.enter_context(source.console())
-        at_source.ask(messages.Sync(MACHINE))
-        prepared = at_target.ask(messages.PrepareMigrationTarget("m1", MACHINE)).migration_of("m1")
+        at_source.ask(messages.Sync(machine))
+        prepared = at_target.ask(messages.PrepareMigrationTarget("m1", machine)).migration_of("m1")
         assert prepared is not None
         assert prepared.state == "prepared"
         viewer.expect("tick 2")
         yield Pair(source, target, at_source, at_target, viewer)
+
+
+@pytest.fixture
+def pair(start: Callable[[], Launcher]) -> Iterator[Pair]:
+    with paired(start, MACHINE) as made:
+        yield made
+
+
+@pytest.fixture
+def writing(start: Callable[[], Launcher]) -> Iterator[Pair]:
+    with paired(start, WRITING) as made:
+        yield made
 
 
 def memory_is_whole(viewer: Viewer) -> None:
@@ -192,15 +208,15 @@ def never_arriving(pair: Pair) -> None:
     pair.at_source.until(lambda status: progress(status).iteration >= 3, 90)
 
 
-def test_endlessly_writing_guest_arrives_once_paused(pair: Pair) -> None:
-    with relay.connected(pair.source, pair.target, SLOW), observing(pair.source, pair.target) as watch:
-        never_arriving(pair)
-        paused = pair.at_source.ask(messages.PauseForMigration("m1"))
+def test_endlessly_writing_guest_arrives_once_paused(writing: Pair) -> None:
+    with relay.connected(writing.source, writing.target, QUICKER), observing(writing.source, writing.target) as watch:
+        never_arriving(writing)
+        paused = writing.at_source.ask(messages.PauseForMigration("m1"))
         assert paused.domain is not None
         assert paused.domain.state == "paused"
-        assert state_of(pair.at_source.until(ended("m1"), 90)) == "succeeded"
-        with pair.target.console() as viewer:
-            target = pair.at_target.ask(messages.ReleaseMigration("m1"))
+        assert state_of(writing.at_source.until(ended("m1"), 90)) == "succeeded"
+        with writing.target.console() as viewer:
+            target = writing.at_target.ask(messages.ReleaseMigration("m1"))
             assert target.domain is not None
             assert target.domain.state == "running"
             viewer.expect("tick ")
@@ -208,21 +224,21 @@ def test_endlessly_writing_guest_arrives_once_paused(pair: Pair) -> None:
         with never_again("two QEMU"):
             assert watch.faults == []
     with never_again("two QEMU"):
-        assert pair.source.qemu() == []
+        assert writing.source.qemu() == []
 
 
-def test_guest_paused_to_arrive_continues_where_it_stays(pair: Pair) -> None:
-    with relay.connected(pair.source, pair.target, SLOW) as relays, observing(pair.source, pair.target) as watch:
-        never_arriving(pair)
-        pair.at_source.ask(messages.PauseForMigration("m1"))
+def test_guest_paused_to_arrive_continues_where_it_stays(writing: Pair) -> None:
+    with relay.connected(writing.source, writing.target, QUICKER) as relays, observing(writing.source, writing.target) as watch:
+        never_arriving(writing)
+        writing.at_source.ask(messages.PauseForMigration("m1"))
         for item in relays:
             item.cut()
-        assert state_of(pair.at_source.until(ended("m1"), 60)) == "failed"
-        running = pair.at_source.until(lambda status: status.domain is not None and status.domain.state == "running")
+        assert state_of(writing.at_source.until(ended("m1"), 60)) == "failed"
+        running = writing.at_source.until(lambda status: status.domain is not None and status.domain.state == "running")
         assert running.domain is not None
-        pair.viewer.expect("tick ")
-        at = int(pair.viewer.expect("\n"))
-        pair.viewer.expect(f"tick {at + 2}")
+        writing.viewer.expect("tick ")
+        at = int(writing.viewer.expect("\n"))
+        writing.viewer.expect(f"tick {at + 2}")
         with never_again("two QEMU"):
             assert watch.faults == []
 
