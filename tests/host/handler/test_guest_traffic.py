@@ -174,6 +174,7 @@ async def test_masqueraded_guest_is_reached_by_its_ports_only(pod: Pod, start: S
         assert " 0 packets received" in viewer.sh(f"ping -6 -c 2 -W 2 -I fd10:0:2::3 {CALLER6}")
 
 
+@pytest.mark.sample(4, "guests in pods with one family")
 @pytest.mark.parametrize(("family", "own", "other"), [(4, POD, CALLER), (6, POD6, CALLER6)], ids=["IPv4", "IPv6"])
 @pytest.mark.parametrize("kind", ["masquerade", "bridge"])
 async def test_a_guest_in_a_pod_with_one_family_reaches_and_is_reached(start: Start, kind: str, family: int, own: str, other: str) -> None:
