@@ -34,6 +34,8 @@ INTERFACES: dict[str, dict[str, Any]] = {
     "bridge, further network": {"name": "lan", "type": "bridge", "network": "lan", "mac": MAC},
     "example": {"name": "private", "type": "plugin", "plugin": "isolated", "mac": MAC, "options": {"segment": "blue"}},
 }
+OURS = setup.ours()
+"""Shared, because each plugin then describes itself once."""
 DESCRIPTION = '{"version": "1.0.0", "supportedVersions": ["1.0.0"], "kinds": ["network"]}'
 
 
@@ -60,6 +62,13 @@ def plugins_in(directory: Path, node_netns: str = NODE_NETNS) -> Plugins:
 @pytest.fixture
 def theirs(tmp_path: Path) -> Plugins:
     return plugins_in(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def liar(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, setup.Networks]:
+    """Return a plugin's path, and Networks that call it."""
+    directory = tmp_path_factory.mktemp("plugins")
+    return directory / "liar", setup.Networks(plugins_in(directory))
 
 
 @dataclass(frozen=True)
@@ -101,7 +110,7 @@ def ask(request: pytest.FixtureRequest, pod: Pod, theirs: Plugins, tmp_path: Pat
     if request.param == "example":
         return Asking(theirs, "isolated", pod, interface, (str(tmp_path / "isolated"),), {protocol.NODE_NETNS_VARIABLE: "/proc/1/ns/net"})
     own = setup.own()
-    return Asking(setup.ours(), interface["type"], pod, interface, own.command, own.environment)
+    return Asking(OURS, interface["type"], pod, interface, own.command, own.environment)
 
 
 async def test_plugin_describes_itself(ask: Asking) -> None:
@@ -144,6 +153,7 @@ async def test_plugin_deletes_repeatedly_and_without_a_pod(ask: Asking) -> None:
     assert await ask("ADD") == made
 
 
+@pytest.mark.parametrize("ask", ["masquerade", "example"], indirect=True)
 @pytest.mark.parametrize(
     ("document", "code"),
     [(b"garbage", 6), (b"", 6), (b'{"version": "9.0.0", "kind": "network"}', 1)],
@@ -233,14 +243,15 @@ async def test_guests_of_a_segment_meet_and_those_of_another_do_not(tmp_path: Pa
     ],
     ids=["another tap", "no tap", "no MAC", "another MAC", "unknown member", "no address", "no tap's kind", "user", "queues", "down"],
 )
-async def test_a_plugin_that_lies_is_found_out(pod: Pod, theirs: Plugins, tmp_path: Path, add: str, words: str) -> None:
+async def test_a_plugin_that_lies_is_found_out(pod: Pod, liar: tuple[Path, setup.Networks], add: str, words: str) -> None:
     interface = {"name": "private", "type": "plugin", "plugin": "liar", "mac": MAC}
     tap = attachments.tap("private")
     script = f"#!/bin/sh\nif [ $KUBEVIRT_COMMAND = VERSION ]; then echo '{DESCRIPTION}'; exit; fi\ntap={tap} mac={MAC}\n{add}\n"
-    (tmp_path / "liar").write_text(script)
-    (tmp_path / "liar").chmod(0o755)
+    program, networks = liar
+    program.write_text(script)
+    program.chmod(0o755)
     with pytest.raises(Failed, match=rf"^plugin liar \(ADD\) (returned a wrong result: |answered with ).*{words}"):
-        await setup.Networks(theirs).prepare(a_vm({"name": "default"}, interface), "pod-1", pod.launcher)
+        await networks.prepare(a_vm({"name": "default"}, interface), "pod-1", pod.launcher)
     # In any order, the pod's own network exists: a running guest must keep its filters.
     assert "tap0" in {each["ifname"] for each in await namespaces.links(pod.launcher.network)}
 
