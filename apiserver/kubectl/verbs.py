@@ -8,8 +8,6 @@ import sys
 from collections.abc import Mapping
 from typing import Any, Final
 
-import aiohttp
-
 from apiserver.apis.meta import errors
 from apiserver.apis.virt.places import names
 from apiserver.kubectl import messages
@@ -33,8 +31,6 @@ VERBS: Final = {
     "migrate": "move the running guest to another node",
     "cancelmigration": "cancel the live migration of the guest, which stays on its node",
 }
-TIMEOUT: Final = aiohttp.ClientTimeout(total=60, connect=15)
-MAX_BODY_BYTES: Final = 16 << 20
 _NO_VIRT_API: Final = (
     f"kube-apiserver may not reach virt-api: look at kubectl get apiservice {names.VERSION}.{names.GROUP}"
     f" and kubectl get pods -A -l {names.COMPONENT_LABEL}=virt-api"
@@ -94,23 +90,11 @@ async def answered(
 
     Raises StatusError, or Unreachable with ``doing`` in its text.
     """
+    from apiserver.kubectl import http  # slow to import, and consoles send no requests
+
     try:
-        async with (
-            aiohttp.ClientSession(timeout=TIMEOUT, headers=list(access.headers), trust_env=True) as session,
-            session.request(
-                method,
-                access.server + path,
-                params=params,
-                json=body,
-                ssl=access.tls or False,
-                server_hostname=access.server_hostname,
-                proxy=access.proxy,
-                allow_redirects=False,
-            ) as response,
-        ):
-            status, raw = response.status, await _body(response.content)
-            warnings = messages.of_warnings(response.headers.getall("Warning", ()))
-    except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:  # ValueError: a name that IDNA cannot encode
+        status, raw, warnings = await http.send(access, method, path, params=params, body=body)
+    except http.FAILURES as error:
         raise messages.of_transport(error, access.server, doing) from error
     if status >= 300:
         raise refusal(status, raw)
@@ -120,15 +104,6 @@ async def answered(
     except ValueError:
         answer = {}
     return answer if isinstance(answer, dict) else {}
-
-
-async def _body(content: aiohttp.StreamReader) -> bytes:
-    raw = bytearray()
-    async for piece in content.iter_any():
-        raw += piece
-        if len(raw) > MAX_BODY_BYTES:
-            raise ValueError(f"the response is larger than {MAX_BODY_BYTES >> 20} MiB")
-    return bytes(raw)
 
 
 def refusal(status: int, raw: bytes) -> errors.StatusError:

@@ -5,11 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final
-
-import aiohttp
 
 from apiserver.apis.meta import errors, objects
 from apiserver.apis.meta.objects import Object
@@ -108,42 +106,28 @@ class Watching:
             self._take("MODIFIED", seen)
 
     async def _watch(self, until: Callable[[], bool]) -> None:
+        from apiserver.kubectl import http  # slow to import
+
+        path, total = self._resource.path(self._access.namespace), WATCH_SECONDS + 30
         try:
-            async with contextlib.aclosing(self._events()) as events:
-                async for event in events:
-                    kind, seen = event.get("type"), event.get("object")
+            async with contextlib.aclosing(
+                http.lines(self._access, path, self._parameters(), seconds=total, max_line_bytes=MAX_LINE_BYTES)
+            ) as lines:
+                async for line in lines:
+                    event = json.loads(line)
+                    kind, seen = (event.get("type"), event.get("object")) if isinstance(event, dict) else ("", None)
                     if kind not in ("ADDED", "MODIFIED", "DELETED") or not isinstance(seen, dict):
                         return  # an error: the revision is too old
                     self._take(kind, seen)
                     if until():
                         return
-        except (aiohttp.ClientError, OSError, TimeoutError, ValueError):
+        except http.FAILURES:
             return
 
-    async def _events(self) -> AsyncGenerator[Object, None]:
-        params = {
+    def _parameters(self) -> dict[str, str]:
+        return {
             "watch": "true",
             "fieldSelector": f"metadata.name={objects.name_of(self.newest)}",
             "resourceVersion": objects.resource_version_of(self.newest),
             "timeoutSeconds": str(WATCH_SECONDS),
         }
-        access = self._access
-        timeout = aiohttp.ClientTimeout(total=WATCH_SECONDS + 30, connect=15)
-        async with (
-            aiohttp.ClientSession(timeout=timeout, headers=list(access.headers), trust_env=True, read_bufsize=MAX_LINE_BYTES) as session,
-            session.get(
-                access.server + self._resource.path(access.namespace),
-                params=params,
-                ssl=access.tls or False,
-                server_hostname=access.server_hostname,
-                proxy=access.proxy,
-                allow_redirects=False,
-            ) as response,
-        ):
-            if response.status != 200:
-                return
-            async for line in response.content:  # ValueError: a line exceeds the buffer
-                event = json.loads(line)
-                if not isinstance(event, dict):
-                    return
-                yield event

@@ -18,7 +18,7 @@ from websockets.exceptions import ConnectionClosedError
 
 from apiserver.apis.meta import errors
 from apiserver.apis.virt.places.layout import CONSOLE_REPLAY_BYTES
-from apiserver.kubectl import access, commands, console, displays, streams, terminal, verbs
+from apiserver.kubectl import access, commands, console, displays, http, streams, terminal, verbs
 from apiserver.kubectl.access import Access, Selection
 from apiserver.kubectl.messages import Failure
 from apiserver.kubectl.scrollback import Overlap, Scrollback
@@ -430,7 +430,7 @@ async def test_a_signal_that_nohup_had_ignored_is_ignored(server: FakeStreams, u
     assert await process.wait() == 128 + signal.SIGTERM
 
 
-@pytest.mark.parametrize(("size", "whole"), [(3 << 20, True), (verbs.MAX_BODY_BYTES, False)], ids=["in pieces", "without an end"])
+@pytest.mark.parametrize(("size", "whole"), [(3 << 20, True), (http.MAX_BODY_BYTES, False)], ids=["in pieces", "without an end"])
 async def test_a_long_answer_is_read_to_its_end_or_said_to_be_too_long(size: int, whole: bool) -> None:
     body = b'{"items": ["%b"]}' % (b"x" * size)
 
