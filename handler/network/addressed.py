@@ -12,7 +12,7 @@ from typing import Final
 from apiserver.apis.virt.places import network
 from handler.network import aliases
 from handler.network.binding import Link
-from launcher.protocol.messages import Lease, Route
+from launcher.protocol.leases import Lease, Route
 
 _ALIAS: Final = "kubevirt-ipam"
 

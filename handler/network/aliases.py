@@ -12,7 +12,7 @@ from typing import Final
 
 from apiserver.apis.virt.places import network
 from handler.network.binding import Unsupported
-from launcher.protocol.messages import Lease, Route
+from launcher.protocol.leases import Lease, Route
 
 _MAX_BYTES: Final = 255
 """The kernel's IFALIASZ, without the final zero."""

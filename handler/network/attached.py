@@ -18,7 +18,7 @@ from __future__ import annotations
 from apiserver.apis.virt.places import network
 from handler.network import addressed, filters, ipv6, scripts
 from handler.network.binding import Interface, Link, Observed, Plan, Unsupported, Wanted
-from launcher.protocol.messages import Lease
+from launcher.protocol.leases import Lease
 
 
 def plan(wanted: Wanted, observed: Observed) -> Plan:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from apiserver.apis.virt.places import network
-from launcher.protocol.messages import Lease, Lease6, Route
+from launcher.protocol.leases import Lease, Lease6, Route
 
 DEFAULT_MTU: Final = 1500
 NO_FILTER: Final = 65

@@ -20,7 +20,7 @@ from typing import Final
 from apiserver.apis.virt.places import network
 from handler.network import aliases, filters, ipv6, scripts
 from handler.network.binding import Interface, Link, Observed, Plan, Unsupported, Wanted, in_order, pod_link
-from launcher.protocol.messages import Lease, Lease6
+from launcher.protocol.leases import Lease, Lease6
 
 _ALIAS: Final = "kubevirt"
 _IPV6: Final = "6"

@@ -10,7 +10,7 @@ from typing import Final
 from apiserver.apis.virt.places import network
 from handler.network import filters, ipv6, scripts
 from handler.network.binding import Interface, Link, Observed, Plan, Unsupported, Wanted, in_order, pod_link
-from launcher.protocol.messages import Lease6
+from launcher.protocol.leases import Lease6
 
 _LEASE6: Final = Lease6(f"{network.GUEST6}/128", network.ROUTER6, network.BRIDGE_MAC, (network.ROUTER6, network.GATEWAY6))
 

@@ -15,7 +15,7 @@ from apiserver.apis.meta.lines import one_line
 from apiserver.apis.virt.hardware import interfaces
 from apiserver.apis.virt.places import network
 from handler.network.binding import Interface, Port, Wanted
-from launcher.protocol import codec
+from launcher.protocol import reading
 
 _K = TypeVar("_K")
 
@@ -114,6 +114,6 @@ def tap_problem(interface: Interface, told: object, user: frozenset[str], *, sev
 
 def _read(kind: type[_K], given: object) -> _K:
     try:
-        return codec.read(kind, given, "interface")
-    except codec.ProtocolError as error:
+        return reading.read(kind, given, "interface")
+    except reading.ProtocolError as error:
         raise ValueError(str(error)) from error

@@ -18,7 +18,7 @@ from controller.runtime.flowcontrol import TokenBucket
 from handler.pods import places
 from handler.pods.limits import BUDGET_BYTES_PER_SECOND, DEFAULT, Limits
 from handler.pods.process import Launcher
-from launcher.protocol import codec, messages
+from launcher.protocol import codec, messages, reading
 
 READ_BYTES: Final = 1 << 16
 _SLOW: Final = (messages.Sync, messages.PrepareMigrationTarget)
@@ -170,7 +170,7 @@ class Connection:
         except codec.OtherProtocol as error:
             self.cut()
             raise NotUnderstood(str(error)) from error
-        except (OSError, codec.ProtocolError) as error:
+        except (OSError, reading.ProtocolError) as error:
             self.cut()
             raise Disconnected(f"virt-launcher: {error}") from error
         now = asyncio.get_running_loop().time()

@@ -15,7 +15,7 @@ from typing import Final
 from apiserver.apis.virt.places import network
 from apiserver.apis.virt.spec import attachments
 from launcher.dhcp.answers import Lease
-from launcher.protocol import messages
+from launcher.protocol import leases, messages
 
 RESOLV_CONF: Final = Path("/etc/resolv.conf")
 _RESOLV_CONF_BYTES: Final = 16 << 10
@@ -82,7 +82,7 @@ def hostname(name: str) -> str:
     return label if _HOST.fullmatch(label) else ""
 
 
-def of_pod(mac: str, given: messages.Lease) -> Lease:
+def of_pod(mac: str, given: leases.Lease) -> Lease:
     """Return the lease of a guest with the pod's address, without MTU, host name and resolver.
 
     Routes without a gateway come first: a gateway outside of the address's network needs one.

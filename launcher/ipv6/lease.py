@@ -10,21 +10,21 @@ from typing import Final
 from apiserver.apis.virt.places import network
 from launcher.dhcp import lease
 from launcher.ipv6.settings import Settings
-from launcher.protocol import messages
+from launcher.protocol import leases, messages
 
 _LEAST_MTU: Final = 1280
 """RFC 8200, section 5."""
 _MOST_MTU: Final = 0xFFFF
 
 
-def given(machine: messages.Machine) -> tuple[str, messages.Lease6] | None:
+def given(machine: messages.Machine) -> tuple[str, leases.Lease6] | None:
     """Return the guest's MAC address and lease on the pod's own network; None without IPv6."""
     return next(((each.mac, each.lease6) for each in machine.interfaces if each.tap == network.TAP and each.lease6 is not None), None)
 
 
 def of(
     mac: str,
-    told: messages.Lease6,
+    told: leases.Lease6,
     any_socket: socket.socket,
     resolv_conf: Path = lease.RESOLV_CONF,
     mtu: lease.Mtu = lease.mtu_of_bridge,

@@ -19,7 +19,7 @@ from apiserver.apis.virt.places import network
 from launcher.ipv6 import dhcpv6, discovery, lease
 from launcher.ipv6.packets import ICMPV6, Packet, encode, parse
 from launcher.ipv6.settings import Settings, packed
-from launcher.protocol import messages
+from launcher.protocol import leases, messages
 
 logger = logging.getLogger(__name__)
 
@@ -51,7 +51,7 @@ class Server:
     def __init__(
         self,
         opened: Callable[[], int] = open_tap,
-        find: Callable[[str, messages.Lease6, socket.socket], Settings] = lease.of,
+        find: Callable[[str, leases.Lease6, socket.socket], Settings] = lease.of,
         *,
         again_seconds: float = AGAIN_SECONDS,
         advertise_seconds: float = ADVERTISE_SECONDS,

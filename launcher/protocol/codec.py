@@ -5,17 +5,15 @@ Each side has one ``Receiver`` per connection, which turns received chunks of an
 
 from __future__ import annotations
 
-import functools
 import json
-import math
 import sys
-import types
 from collections.abc import Callable
-from dataclasses import MISSING, asdict, fields, is_dataclass
-from typing import Any, Final, Generic, Literal, NoReturn, TypeVar, get_args, get_origin, get_type_hints
+from dataclasses import asdict, fields, is_dataclass
+from typing import Any, Final, Generic, NoReturn, TypeVar, get_args
 
 from apiserver.apis.meta.lines import one_line
 from launcher.protocol import messages
+from launcher.protocol.reading import ProtocolError, read
 
 MAX_LINE_BYTES: Final = 1 << 20
 """The largest VirtualMachine is far smaller; etcd accepts at most 1.5 MiB."""
@@ -24,25 +22,18 @@ MAX_REPLY_BYTES: Final = 1 << 19
 """With 64 interfaces of 16 addresses and the longest names, a status takes half."""
 MAX_CONTENT_BYTES: Final = 192 << 10
 """For the text of a ``Content`` as JSON: as much as virt-handler accepts from a launcher in two seconds."""
-MAX_ITEMS: Final = 128
-"""Per list: twice the longest one in use."""
 MAX_HELD_BYTES: Final = 1 << 19
 """Memory for a status' texts. virt-handler keeps one status per pod of its node.
 
 One character outside of the BMP quadruples a line's memory, and nested lists can hold sixteen thousand texts; an honest launcher takes at
 most two thirds.
 """
-MAX_INTEGER: Final = (1 << 63) - 1
 MAX_RELEASE: Final = 64
 """Characters of a launcher's release in messages."""
 MAX_VERSION: Final = 9999
 """Largest protocol version shown in messages."""
 
 M = TypeVar("M")
-
-
-class ProtocolError(Exception):
-    """The peer broke a rule, and the connection must end; or our message cannot be encoded, and is not sent."""
 
 
 class OtherProtocol(ProtocolError):
@@ -132,15 +123,15 @@ _FROM_LAUNCHER: Final[dict[str, type]] = {kind.__name__: kind for kind in get_ar
 
 def _decode_call(line: bytes) -> messages.FromHandler:
     document = _parse(line)
-    request = _checked(_kind(document, _REQUESTS), document.get("body"), "body")
-    return messages.Call(_checked(int, document.get("id"), "id"), request)
+    request: messages.Request = read(_kind(document, _REQUESTS), document.get("body"), "body")
+    return messages.Call(read(int, document.get("id"), "id"), request)
 
 
 def _decode_from_launcher(line: bytes) -> messages.FromLauncher:
     document = _parse(line)
     if document.get("type") == messages.Hello.__name__:
         _check_version(document.get("body"))
-    message: messages.FromLauncher = _checked(_kind(document, _FROM_LAUNCHER), document.get("body"), "body")
+    message: messages.FromLauncher = read(_kind(document, _FROM_LAUNCHER), document.get("body"), "body")
     if isinstance(message, messages.Content):
         if len(message.text) > MAX_CONTENT_BYTES:
             raise ProtocolError(f"body.text: more than {MAX_CONTENT_BYTES} characters")
@@ -173,12 +164,6 @@ def _check_version(hello: object) -> None:
     raise OtherProtocol(f"virt-launcher {named or '?'} uses protocol version {number}, and virt-handler {spoken}")
 
 
-def read(kind: type[M], value: object, path: str) -> M:
-    """Return parsed JSON as an instance of the dataclass ``kind``; ``path`` names the value in errors. Raises ProtocolError."""
-    found: M = _checked(kind, value, path)
-    return found
-
-
 def _kind(document: dict[str, Any], known: dict[str, type]) -> type:
     name = document.get("type")
     kind = known.get(name) if isinstance(name, str) else None
@@ -208,55 +193,3 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(result) != len(pairs):
         raise ValueError("a field occurs twice")
     return result
-
-
-@functools.cache
-def _members(kind: type) -> tuple[tuple[str, Any, bool], ...]:
-    hints = get_type_hints(kind)
-    return tuple((item.name, hints[item.name], item.default is MISSING and item.default_factory is MISSING) for item in fields(kind))
-
-
-def _checked(kind: Any, value: Any, path: str) -> Any:  # noqa: ANN401  # types are the data here
-    """Return ``value`` as an instance of the annotation ``kind``, or raise ProtocolError."""
-    origin = get_origin(kind)
-    if is_dataclass(kind):
-        return _dataclass(kind, value, path)
-    if origin is Literal:
-        if isinstance(value, str) and value in get_args(kind):
-            return value
-        raise ProtocolError(f"{path}: expected one of {', '.join(get_args(kind))}")
-    if origin is tuple:
-        if not isinstance(value, list):
-            raise ProtocolError(f"{path}: expected a list")
-        if len(value) > MAX_ITEMS:
-            raise ProtocolError(f"{path}: more than {MAX_ITEMS} items")
-        return tuple(_checked(get_args(kind)[0], item, f"{path}[{index}]") for index, item in enumerate(value))
-    if origin is types.UnionType:  # the only unions in messages
-        return None if value is None else _checked(get_args(kind)[0], value, path)
-    if origin is dict:
-        kind = dict
-    return _scalar(kind, value, path)
-
-
-def _dataclass(kind: Any, value: Any, path: str) -> Any:  # noqa: ANN401  # as in _checked
-    if not isinstance(value, dict):
-        raise ProtocolError(f"{path}: expected an object")
-    arguments = {}
-    for name, member, required in _members(kind):
-        if name in value:
-            arguments[name] = _checked(member, value[name], f"{path}.{name}")
-        elif required:
-            raise ProtocolError(f"{path}.{name}: missing")
-    return kind(**arguments)
-
-
-def _scalar(kind: type, value: Any, path: str) -> Any:  # noqa: ANN401  # as in _checked
-    if kind is float and type(value) is int:
-        value = _checked(int, value, path) * 1.0
-    if type(value) is not kind:  # an exact comparison, because isinstance accepts True as an int
-        raise ProtocolError(f"{path}: expected {kind.__name__}")
-    if isinstance(value, int) and abs(value) > MAX_INTEGER:
-        raise ProtocolError(f"{path}: too large")
-    if isinstance(value, float) and not math.isfinite(value):
-        raise ProtocolError(f"{path}: too large")
-    return value

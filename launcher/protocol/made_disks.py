@@ -13,7 +13,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass
 from typing import Final
 
-from launcher.protocol import codec
+from launcher.protocol import reading
 
 MAX_LINE_BYTES: Final = 64 << 10
 MAX_ANSWER_BYTES: Final = 512
@@ -51,12 +51,12 @@ def encode(offer: Offer) -> bytes:
 
 
 def decode(line: bytes) -> Offer:
-    """Return the offer in a line, or raise launcher.protocol.codec.ProtocolError."""
+    """Return the offer in a line, or raise launcher.protocol.reading.ProtocolError."""
     try:
         found = json.loads(line)
     except (ValueError, RecursionError) as error:
-        raise codec.ProtocolError(f"the offer of disks is not JSON: {type(error).__name__}") from error
-    return codec.read(Offer, found, "offer")
+        raise reading.ProtocolError(f"the offer of disks is not JSON: {type(error).__name__}") from error
+    return reading.read(Offer, found, "offer")
 
 
 def unsuitable(offer: Offer, names: Collection[str]) -> str:

@@ -7,6 +7,7 @@ from typing import Any, Final, Literal, get_args
 
 from apiserver.apis.virt.lifecycle.domainstates import DomainState
 from apiserver.apis.virt.spec import hot_plug, hot_plug_interfaces, live_changes
+from launcher.protocol.leases import Lease, Lease6
 
 PROTOCOL: Final = 1
 """Protocol version, which a running virt-launcher keeps."""
@@ -66,42 +67,6 @@ the domain is still here, or has ended here. Target: ``prepared``: it waits for 
 domain is complete and paused, and belongs to the source until ``ReleaseMigration``; ``succeeded``: it was released; ``failed`` and
 ``cancelled``: it will not arrive.
 """
-
-
-@dataclass(frozen=True, slots=True)
-class Route:
-    """An IPv4 route."""
-
-    destination: str
-    """10.96.0.0/12"""
-    gateway: str = ""
-    """Empty: on the link itself."""
-
-
-@dataclass(frozen=True, slots=True)
-class Lease:
-    """DHCP settings of a guest that has the pod's address."""
-
-    address: str
-    """With prefix length: 10.244.1.7/24."""
-    server: str
-    routes: tuple[Route, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Lease6:
-    """IPv6 settings that virt-launcher gives a guest by router advertisements and DHCPv6."""
-
-    address: str
-    """With the prefix length of the link's network: fd00:10:244::7/64."""
-    router: str
-    """Link-local."""
-    router_mac: str = ""
-    """Empty: the router announces it itself."""
-    answers: tuple[str, ...] = ()
-    """virt-launcher answers neighbour solicitations for these addresses."""
-    is_default: bool = True
-    """The router gives the guest its default route."""
 
 
 @dataclass(frozen=True, slots=True)

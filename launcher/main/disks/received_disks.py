@@ -11,8 +11,8 @@ from typing import Final
 
 from apiserver.apis.virt.places import layout
 from launcher.main.disks import made_disks
-from launcher.protocol.codec import ProtocolError
 from launcher.protocol.made_disks import MAX_LINE_BYTES, OK, MadeDisk, decode, refusal, unsuitable
+from launcher.protocol.reading import ProtocolError
 
 logger = logging.getLogger(__name__)
 

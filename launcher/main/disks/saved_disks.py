@@ -12,8 +12,8 @@ from pathlib import Path
 
 from launcher.main.disks import made_disks
 from launcher.main.disks.saved_images import DISKS, ImageUnusable, open_own
-from launcher.protocol.codec import ProtocolError
 from launcher.protocol.made_disks import MAX_LINE_BYTES, decode, encode, offer_of, unsuitable
+from launcher.protocol.reading import ProtocolError
 
 
 def save(image: Path, names: Sequence[str]) -> None:

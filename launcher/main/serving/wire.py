@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from launcher.main.decisions.refusal import RequestRefused
-from launcher.protocol import codec, messages
+from launcher.protocol import codec, messages, reading
 
 logger = logging.getLogger(__name__)
 
@@ -100,7 +100,7 @@ class Server:
                 sending = group.create_task(connection.run())
                 await self._receive(requests, reader, connection)
                 sending.cancel()
-        except* codec.ProtocolError as errors:
+        except* reading.ProtocolError as errors:
             logger.warning("a client violated the protocol", extra={"error": str(errors.exceptions[0])})
         except* (OSError, TimeoutError):
             logger.debug("a client disconnected")

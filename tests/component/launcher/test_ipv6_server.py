@@ -16,10 +16,10 @@ import pytest
 
 from launcher.ipv6.server import TURN_FRAMES, Server
 from launcher.ipv6.settings import Settings
-from launcher.protocol import messages
+from launcher.protocol import leases, messages
 from tests.unit.launcher.ipv6.test_discovery import OWN_MAC, SETTINGS, asked
 
-CARD = messages.Interface("default", "52:54:00:c0:ff:ee", "tap0", lease6=messages.Lease6("fd10:0:2::2/128", "fe80::1"))
+CARD = messages.Interface("default", "52:54:00:c0:ff:ee", "tap0", lease6=leases.Lease6("fd10:0:2::2/128", "fe80::1"))
 ASKED = asked(bytes(4) + OWN_MAC)
 
 
@@ -37,7 +37,7 @@ class World:
         self.taps.append(os.dup(self._ours.fileno()))
         return self.taps[-1]
 
-    def find(self, mac: str, told: messages.Lease6, any_socket: socket.socket) -> Settings:
+    def find(self, mac: str, told: leases.Lease6, any_socket: socket.socket) -> Settings:
         del mac, told, any_socket
         return SETTINGS
 

@@ -8,7 +8,7 @@ import pytest
 
 from apiserver.apis.virt.places import network
 from handler.network import namespaces, setup
-from launcher.protocol import messages
+from launcher.protocol import leases, messages
 from tests.host.handler import frames, pods
 from tests.host.handler.frames import ARP, IPV4, arp, ethernet, tagged, udp
 from tests.host.handler.pods import Ear, Pod, Tap, run
@@ -150,7 +150,7 @@ async def test_link_settings_are_restored_after_a_restart(pod: Pod) -> None:
     first = await pods.NETWORKS.prepare(VM, "", pod.launcher)
     lan = next(each for each in first if each.name == "lan")
     assert lan.addresses == (GIVEN,)
-    assert lan.lease == messages.Lease(f"{GIVEN}/24", network.BRIDGED_SERVER, (messages.Route("172.16.0.0/12", NEIGHBOUR),))
+    assert lan.lease == leases.Lease(f"{GIVEN}/24", network.BRIDGED_SERVER, (leases.Route("172.16.0.0/12", NEIGHBOUR),))
     links = {each["ifname"]: each for each in await namespaces.links(pod.launcher.network)}
     assert links[LINK]["addr_info"] == []
     assert await setup.Networks().prepare(VM, "", pod.launcher) == first

@@ -5,7 +5,7 @@ import pytest
 from apiserver.apis.virt.places import network
 from handler.network import aliases
 from handler.network.binding import Unsupported
-from launcher.protocol.messages import Lease, Route
+from launcher.protocol.leases import Lease, Route
 
 LEASE = Lease("10.77.0.2/24", network.BRIDGED_SERVER, (Route("0.0.0.0/0", "10.77.0.1"), Route("172.16.0.0/12")))
 KEPT = ("10.77.0.2/24", "0.0.0.0/0>10.77.0.1", "172.16.0.0/12>")

@@ -9,7 +9,7 @@ from apiserver.apis.virt.places import network
 from apiserver.apis.virt.spec import attachments
 from handler.network import binding, filters, setup
 from handler.network.binding import Link, Observed, Unsupported
-from launcher.protocol.messages import Lease, Route
+from launcher.protocol.leases import Lease, Route
 from tests.unit.handler.network.test_binding import EMPTY, plans
 
 MAC = "52:54:00:aa:bb:cc"

@@ -8,7 +8,7 @@ import pytest
 from apiserver.apis.virt.places import network
 from handler.network import binding, bridged, filters, setup
 from handler.network.binding import Link, Observed, Unsupported, Wanted
-from launcher.protocol.messages import Lease, Lease6, Route
+from launcher.protocol.leases import Lease, Lease6, Route
 
 PODS_MAC = "0a:58:0a:f4:01:07"
 UPLINK = Link("eth0", PODS_MAC, 1450, ("10.244.1.7/24",))

@@ -6,7 +6,7 @@ import pytest
 
 from handler.network import binding, filters, masquerade
 from handler.network.binding import Link, Observed, Port, Unsupported, Wanted
-from launcher.protocol.messages import Lease6
+from launcher.protocol.leases import Lease6
 
 UPLINK = Link("eth0", "0a:58:0a:f4:01:07", 1450, ("10.244.1.7/24",))
 EMPTY = Observed((Link("lo", "00:00:00:00:00:00", 65536, ()), UPLINK))

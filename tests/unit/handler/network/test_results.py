@@ -7,7 +7,7 @@ import pytest
 
 from handler.network import results, setup
 from handler.network.binding import Interface, Port, Wanted
-from launcher.protocol.messages import Lease, Route
+from launcher.protocol.leases import Lease, Route
 
 MAC = "52:54:00:00:00:77"
 

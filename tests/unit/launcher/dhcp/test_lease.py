@@ -8,7 +8,7 @@ import pytest
 from apiserver.apis.virt.spec import attachments
 from launcher.dhcp import lease
 from launcher.dhcp.answers import Lease
-from launcher.protocol import messages
+from launcher.protocol import leases, messages
 
 TAP = messages.Interface("default", "52:54:00:c0:ff:ee", "tap0")
 
@@ -61,8 +61,8 @@ def test_the_guest_learns_its_name_router_and_mtu(tmp_path: Path, name: str, hos
     assert found == Lease(TAP.mac, "10.0.2.2", "10.0.2.1", "255.255.255.0", 1450, hostname, ("10.96.0.10",), ("svc.local",))
 
 
-def routes(*given: str) -> tuple[messages.Route, ...]:
-    return tuple(messages.Route(*each.split(">")) for each in given)
+def routes(*given: str) -> tuple[leases.Route, ...]:
+    return tuple(leases.Route(*each.split(">")) for each in given)
 
 
 @pytest.mark.parametrize(
@@ -83,13 +83,13 @@ def routes(*given: str) -> tuple[messages.Route, ...]:
 def test_a_guest_with_the_pods_address_is_told_the_pods_routes(
     address: str, given: tuple[str, ...], netmask: str, router: str, told: tuple[tuple[str, str], ...]
 ) -> None:
-    found = lease.of_pod(TAP.mac, messages.Lease(address, "169.254.75.1", routes(*given)))
+    found = lease.of_pod(TAP.mac, leases.Lease(address, "169.254.75.1", routes(*given)))
     assert (found.address, found.server, found.netmask) == ("10.244.1.7", "169.254.75.1", netmask)
     assert (found.router, found.routes) == (router, told)
 
 
 def test_interface_lease_precedes_a_masqueraded_one(tmp_path: Path) -> None:
-    card = messages.Interface("default", TAP.mac, "tap0", lease=messages.Lease("10.244.1.7/24", "169.254.75.1"))
+    card = messages.Interface("default", TAP.mac, "tap0", lease=leases.Lease("10.244.1.7/24", "169.254.75.1"))
     with socket.socket() as any_socket:
         machine_ = messages.Machine("default", "testvm", "u-1", {}, "qemu", (card,))
         found = lease.of(machine_, card, any_socket, tmp_path / "none", lambda *_: 1450)
@@ -98,7 +98,7 @@ def test_interface_lease_precedes_a_masqueraded_one(tmp_path: Path) -> None:
 
 def test_further_network_gets_only_its_ipam_lease(tmp_path: Path) -> None:
     (tmp_path / "resolv.conf").write_text("nameserver 10.96.0.10\nsearch svc.local\n")
-    given = messages.Lease("192.168.7.9/24", "169.254.75.1", routes("172.16.0.0/12>192.168.7.1"))
+    given = leases.Lease("192.168.7.9/24", "169.254.75.1", routes("172.16.0.0/12>192.168.7.1"))
     lan = messages.Interface("lan", "52:54:00:c0:ff:ef", attachments.tap("lan"), lease=given)
     silent = messages.Interface("wan", "52:54:00:c0:ff:f0", attachments.tap("wan"))
     both = messages.Machine("default", "testvm", "u-1", {}, "qemu", (TAP, silent, lan))

@@ -8,13 +8,13 @@ import pytest
 from launcher.dhcp import lease as resolving
 from launcher.ipv6 import lease
 from launcher.ipv6.settings import Settings
-from launcher.protocol import messages
+from launcher.protocol import leases, messages
 
 MAC = "52:54:00:c0:ff:ee"
-TOLD = messages.Lease6("fd10:0:2::2/128", "fe80::1", "02:00:00:00:00:01", ("fe80::1",))
+TOLD = leases.Lease6("fd10:0:2::2/128", "fe80::1", "02:00:00:00:00:01", ("fe80::1",))
 
 
-def found(told: messages.Lease6, directory: Path, text: str = "") -> Settings:
+def found(told: leases.Lease6, directory: Path, text: str = "") -> Settings:
     (directory / "resolv.conf").write_text(text)
     with socket.socket() as any_socket:
         return lease.of(MAC, told, any_socket, directory / "resolv.conf", lambda *_: 1450)
@@ -35,7 +35,7 @@ def test_servers_that_no_guest_reaches_are_left_out(tmp_path: Path, address: str
 
 
 def test_on_link_prefix_follows_from_the_address(tmp_path: Path) -> None:
-    assert found(messages.Lease6("fd00:10:244::7/64", "fe80::2"), tmp_path).on_link == "fd00:10:244::/64"
+    assert found(leases.Lease6("fd00:10:244::7/64", "fe80::2"), tmp_path).on_link == "fd00:10:244::/64"
 
 
 def test_only_a_guest_on_the_pods_network_with_ipv6_is_served() -> None:

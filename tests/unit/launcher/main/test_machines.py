@@ -8,13 +8,13 @@ import pytest
 from apiserver.apis.virt.places import layout
 from launcher.hypervisor.port import Disks
 from launcher.main.decisions import machines
-from launcher.protocol import messages
+from launcher.protocol import leases, messages
 
 MACHINE = messages.Machine("default", "testvm", "u-1", {}, "qemu")
 
 
 def test_an_address_of_ipam_keeps_a_guest_in_its_pod() -> None:
-    lan = messages.Interface("lan", "52:54:00:c0:ff:ef", "tapx", lease=messages.Lease("192.168.7.9/24", "169.254.75.1"))
+    lan = messages.Interface("lan", "52:54:00:c0:ff:ef", "tapx", lease=leases.Lease("192.168.7.9/24", "169.254.75.1"))
     machine = messages.Machine("default", "testvm", "u-1", {}, "qemu", (lan,))
     assert "interface 'lan' has an address from its pod's IPAM" in machines.not_migratable(machine)
     assert machines.not_migratable(dataclasses.replace(machine, interfaces=(dataclasses.replace(lan, lease=None),))) == ""

@@ -26,7 +26,7 @@ from launcher.hypervisor.port import (
 from launcher.main.decisions import life, requests
 from launcher.main.decisions.refusal import RequestRefused
 from launcher.main.lifecycle import outgoing_migration
-from launcher.protocol import codec, messages
+from launcher.protocol import messages, reading
 from tests.unit.launcher.main.world import (
     MACHINE,
     NAME,
@@ -467,13 +467,13 @@ async def test_disks_that_the_pod_alone_has_leave_with_the_guest(world: World, o
     ("request_", "terms"),
     [
         (messages.Migrate("m", -1, -1, -1), Terms()),
-        (messages.Migrate("m", codec.MAX_INTEGER, codec.MAX_INTEGER, codec.MAX_INTEGER), Terms(codec.MAX_INTEGER, 2_000_000, 255)),
+        (messages.Migrate("m", reading.MAX_INTEGER, reading.MAX_INTEGER, reading.MAX_INTEGER), Terms(reading.MAX_INTEGER, 2_000_000, 255)),
     ],
 )
 def test_migration_terms_stay_within_qemus_limits(request_: messages.Migrate, terms: Terms) -> None:
     assert outgoing_migration.terms_of(request_) == terms
     parameters, _ = conversion.migration_parameters(terms)
-    assert parameters.get("bandwidth", 0) <= codec.MAX_INTEGER >> 20
+    assert parameters.get("bandwidth", 0) <= reading.MAX_INTEGER >> 20
 
 
 async def test_a_guest_is_paused_to_arrive_and_runs_again_if_it_stays(world: World) -> None:

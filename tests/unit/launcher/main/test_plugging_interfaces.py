@@ -8,11 +8,11 @@ import pytest
 
 from launcher.hypervisor.port import HypervisorError, OperationTimeout
 from launcher.main.decisions.refusal import RequestRefused
-from launcher.protocol import messages
+from launcher.protocol import leases, messages
 from tests.unit.launcher.main.world import MACHINE, World
 
 DEFAULT = messages.Interface("default", "02:00:00:00:00:09", "tap0")
-LAN = messages.Interface("lan", "02:00:00:00:00:10", "tap1", lease=messages.Lease("192.168.7.9/24", "169.254.75.1"))
+LAN = messages.Interface("lan", "02:00:00:00:00:10", "tap1", lease=leases.Lease("192.168.7.9/24", "169.254.75.1"))
 GUEST = dataclasses.replace(MACHINE, domain={**MACHINE.domain, "devices": {"interfaces": [{"name": "default"}]}}, interfaces=(DEFAULT,))
 SYNC = messages.Sync(GUEST)
 

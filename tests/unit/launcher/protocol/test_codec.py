@@ -10,11 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from apiserver.apis.virt.spec import live_changes
-from launcher.protocol import codec, messages
-from launcher.protocol.codec import MAX_ITEMS, MAX_LINE_BYTES, MAX_REPLY_BYTES, ProtocolError, encode
+from launcher.protocol import codec, messages, reading
+from launcher.protocol.codec import MAX_LINE_BYTES, MAX_REPLY_BYTES, encode
+from launcher.protocol.reading import MAX_ITEMS, ProtocolError
 
 text = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
-integers = st.integers(0, codec.MAX_INTEGER)
+integers = st.integers(0, reading.MAX_INTEGER)
 seconds = st.floats(0, 1e9)
 json_values: st.SearchStrategy[Any] = st.recursive(
     st.none() | st.booleans() | st.integers(-(1 << 60), 1 << 60) | text,
