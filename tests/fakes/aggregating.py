@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import aiohttp
@@ -14,6 +14,8 @@ from aiohttp import web
 
 from apiserver.apis.meta import errors
 from apiserver.client.config import Config
+from apiserver.server import dev, options, running
+from apiserver.server.__main__ import kinds
 from tests.fakes.kubeapi import FakeAPI
 
 
@@ -30,38 +32,16 @@ class AggregatingAPI(FakeAPI):
 
     @contextlib.asynccontextmanager
     async def aggregating(self, directory: Path, *flags: str) -> AsyncIterator[Config]:
-        """Run virt-api behind this server, over memory unless flags change that; yield a client configuration for direct access."""
-        kubeconfig, journal = directory / "kubeconfig", directory / "virt-api.log"
-        with journal.open("wb") as log:
-            process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", "apiserver.server.dev", f"--directory={directory}", "--port=0", *flags),
-                stdout=log,
-                stderr=subprocess.STDOUT,
-            )
+        """Run virt-api behind this server, over memory unless flags change that; yield a client configuration for direct access.
+
+        It is a process of its own only with flags: such a process takes a second of processor time to start.
+        """
+        server = _process(directory, *flags) if flags else _server(directory)
         try:
-            async with aiohttp.ClientSession() as self._session:
-                await self._ready(process, kubeconfig, journal)
-                assert self._behind is not None
+            async with server as self._behind, aiohttp.ClientSession() as self._session:
                 yield self._behind
         finally:
             self._behind = None
-            if process.returncode is None:
-                process.terminate()
-            await process.wait()
-
-    async def _ready(self, process: asyncio.subprocess.Process, kubeconfig: Path, journal: Path) -> None:
-        for _ in range(300):
-            if process.returncode is not None:
-                break
-            with contextlib.suppress(OSError, aiohttp.ClientError):
-                config = Config.load(str(kubeconfig)) if kubeconfig.exists() else None
-                if config is not None and self._session is not None:
-                    async with self._session.get(f"{config.server}/readyz", ssl=config.ssl_context()) as response:
-                        if response.status == 200:
-                            self._behind = config
-                            return
-            await asyncio.sleep(0.1)
-        raise AssertionError(f"virt-api did not get ready:\n{journal.read_text()[-3000:]}")
 
     async def _handle(self, request: web.Request) -> web.StreamResponse:
         if not request.path.startswith("/apis/kubevirt.io"):
@@ -86,3 +66,49 @@ class AggregatingAPI(FakeAPI):
                     if "watch" not in request.query or request.path != self.lost_watch:
                         await response.write(chunk)
             return response
+
+
+@contextlib.asynccontextmanager
+async def _server(directory: Path) -> AsyncIterator[Config]:
+    paths = dev.Paths(directory)
+    dev.make_certificates(paths)
+    flags = options.parse(dev.server_arguments(paths, 0))
+    async with running.running(flags, lambda client: kinds(flags, client, None)) as (_, port):
+        paths.kubeconfig.write_text(dev.kubeconfig(paths, port), encoding="utf-8")
+        config = await _ready(paths.kubeconfig)
+        assert config is not None, "virt-api did not get ready"
+        yield config
+
+
+@contextlib.asynccontextmanager
+async def _process(directory: Path, *flags: str) -> AsyncIterator[Config]:
+    kubeconfig, journal = directory / "kubeconfig", directory / "virt-api.log"
+    with journal.open("wb") as log:
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "apiserver.server.dev", f"--directory={directory}", "--port=0", *flags),
+            stdout=log,
+            stderr=subprocess.STDOUT,
+        )
+    try:
+        config = await _ready(kubeconfig, lambda: process.returncode is None)
+        assert config is not None, f"virt-api did not get ready:\n{journal.read_text()[-3000:]}"
+        yield config
+    finally:
+        if process.returncode is None:
+            process.terminate()
+        await process.wait()
+
+
+async def _ready(kubeconfig: Path, runs: Callable[[], bool] = lambda: True) -> Config | None:
+    async with aiohttp.ClientSession() as session:
+        for _ in range(600):
+            if not runs():
+                break
+            with contextlib.suppress(OSError, aiohttp.ClientError):
+                config = Config.load(str(kubeconfig)) if kubeconfig.exists() else None
+                if config is not None:
+                    async with session.get(f"{config.server}/readyz", ssl=config.ssl_context()) as response:
+                        if response.status == 200:
+                            return config
+            await asyncio.sleep(0.05)
+    return None

@@ -6,6 +6,7 @@ description, and objects stay open for ``fieldValidation``.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
@@ -26,14 +27,16 @@ _ALWAYS: Final[dict[str, Schema]] = {
 
 def components(described: Described) -> dict[str, Schema]:
     """Return a resource's schemas by component name, with its list and read subresources."""
-    found = _kind(described.prefix, described.resource, described.model)
+    found = dict(_kind(described.prefix, described.resource, described.model))
     found[f"{described.component}List"] = _list_of(described)
     for answers, model in described.reads.values():
         found.update(_kind(described.prefix, answers, model))
     return found
 
 
-def _kind(prefix: str, resource: Resource, model: type[Any]) -> dict[str, Schema]:
+@functools.cache
+def _kind(prefix: str, resource: Resource, model: type[Any]) -> Mapping[str, Schema]:
+    """Return shared schemas, which must not be changed. Pydantic takes 0.3 s for our kinds."""
     raw = model.model_json_schema(by_alias=True, ref_template=_LOCAL + "{model}")
     definitions = raw.get("$defs") or {}
 
