@@ -20,9 +20,13 @@ def main() -> int:
     os.umask(0o007)
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    reporter = Reporter()
+    return carry_out(sys.stdin.buffer.read(plan.MAX_BYTES), Reporter())
+
+
+def carry_out(document: bytes, reporter: Reporter) -> int:
+    """Import by a plan, without limiting this process; return the exit status."""
     try:
-        importing.run(plan.read(sys.stdin.buffer.read(plan.MAX_BYTES)), reporter)
+        importing.run(plan.read(document), reporter)
     except ImportFailed as error:
         reporter.failed(str(error))
         return 1

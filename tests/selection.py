@@ -84,7 +84,7 @@ class Selection:
         if self.ring == "check" and is_marked:
             return False
         sample = item.get_closest_marker("sample")
-        is_of_check = not is_marked and item.path.is_relative_to(ROOT / "tests") and _is_of_check(item.path)
+        is_of_check = not is_marked and _is_of_check(item.path)
         if self.after_check and is_of_check and not (sample and self.ring == "all"):
             return False
         if sample is None:
@@ -107,8 +107,10 @@ class Selection:
             yield f"ring: {self.ring}"
 
 
+@functools.cache
 def _is_of_check(path: Path) -> bool:
-    return rings.ring_of(str(path.relative_to(ROOT / "tests"))) == "check"
+    tests = ROOT / "tests"
+    return path.is_relative_to(tests) and rings.ring_of(str(path.relative_to(tests))) == "check"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -17,6 +17,7 @@ from typing import Any
 
 import aiohttp
 import pytest
+import pytest_asyncio
 import yaml
 from aiohttp import web
 
@@ -243,8 +244,9 @@ class Asked:
                 await asyncio.sleep(0.2)
 
 
-@pytest.fixture
-async def asked(tmp_path: Path) -> AsyncIterator[Asked]:
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def asked(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Asked]:
+    tmp_path = tmp_path_factory.mktemp("monitoring")
     async with AsyncExitStack() as stack:
         pages = {
             "virt-api": await api_page(tmp_path, stack),
@@ -269,6 +271,7 @@ def selectors(expression: str) -> Iterator[str]:
         yield f"{name}{{{','.join(labels)}}}"
 
 
+@pytest.mark.asyncio(loop_scope="module")
 async def test_every_query_returns_series(asked: Asked) -> None:
     wanted = [
         *((title, as_grafana(expression)) for title, expression in monitoring.queries()),
@@ -280,6 +283,7 @@ async def test_every_query_returns_series(asked: Asked) -> None:
     assert await asked.series("kubevirt_absent") == []
 
 
+@pytest.mark.asyncio(loop_scope="module")
 async def test_labels_of_a_machine_are_not_those_of_its_target(asked: Asked) -> None:
     (found,) = await asked.series("kubevirt_vmi_cpu_usage_seconds_total")
     assert found["metric"].items() >= {"namespace": "ns", "name": "testvm", "node": "node1", "job": "virt-handler"}.items()
@@ -288,6 +292,7 @@ async def test_labels_of_a_machine_are_not_those_of_its_target(asked: Asked) -> 
     assert "node" not in (await asked.series('kubevirt_vm_info{name="broken"}'))[0]["metric"]
 
 
+@pytest.mark.asyncio(loop_scope="module")
 async def test_a_node_cannot_report_for_others(asked: Asked) -> None:
     (found,) = await asked.series('kubevirt_node_acceleration{reason="forged"}')
     assert found["metric"].items() >= {"namespace": "kubevirt", "node": "node1", "job": "virt-handler"}.items()

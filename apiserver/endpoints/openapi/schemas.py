@@ -27,10 +27,10 @@ _ALWAYS: Final[dict[str, Schema]] = {
 
 def components(described: Described) -> dict[str, Schema]:
     """Return a resource's schemas by component name, with its list and read subresources."""
-    found = dict(_kind(described.prefix, described.resource, described.model))
+    found: dict[str, Schema] = {}
+    for answers, model in ((described.resource, described.model), *described.reads.values()):
+        found.update(_kind(described.prefix, answers, model))  # type: ignore[arg-type]  # mypy takes no class for hashable
     found[f"{described.component}List"] = _list_of(described)
-    for answers, model in described.reads.values():
-        found.update(_kind(described.prefix, answers, model))
     return found
 
 

@@ -17,7 +17,7 @@ from tests.fakes.kubeapi import FakeAPI
 from tests.hostile import MIGRATION_PIECES, PIECES, VALUES, WORST, Case, Told, a_full_virtual_machine
 from tests.own_time import promptly
 
-BATCH = 150
+BATCH = 50
 PROMPT_SECONDS = 5.0
 
 
@@ -61,7 +61,7 @@ def surprises(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [f"{type(error).__name__}: {str(error)[:200]}" for error in met]
 
 
-@pytest.mark.sample(8, "hostile machines, virt-controller")
+@pytest.mark.sample(24, "hostile machines, virt-controller")
 @pytest.mark.parametrize("piece", PIECES)
 async def test_hostile_machine_values_are_reported_and_contained(cluster: Cluster, caplog: pytest.LogCaptureFixture, piece: str) -> None:
     cases = PIECES[piece]

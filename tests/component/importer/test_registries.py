@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.component.importer.test_importing import IMAGE, disk, run
+from tests.component.importer.test_importing import CLOSED_AT_EXIT, IMAGE, disk, run
 from tests.fakes import zstd
 from tests.fakes.image_server import Files, a_layer, a_registry, authority_of, certificate, digest_of, serving
 
 LAYER = a_layer({"disk/a.img": IMAGE})
 LOGIN = "Basic dXNlcjpwYXNz"
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [pytest.mark.timeout(300), CLOSED_AT_EXIT]
 
 
 @dataclass
