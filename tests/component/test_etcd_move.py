@@ -156,7 +156,7 @@ CUTS = (
 )
 
 
-@pytest.mark.sample(4, "cuts of kubectl virt move-etcd")
+@pytest.mark.sample(8, "cuts of kubectl virt move-etcd")
 @pytest.mark.parametrize("cut", CUTS)
 def test_failed_move_leaves_one_complete_etcd_and_can_be_resumed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cut: str) -> None:
     made = nodes_with_marks(tmp_path, monkeypatch)
@@ -180,7 +180,7 @@ def test_failed_move_leaves_one_complete_etcd_and_can_be_resumed(tmp_path: Path,
     assert before is None or log[: len(before)] == before
 
 
-@pytest.mark.sample(4, "cuts of kubectl virt move-etcd")
+@pytest.mark.sample(8, "cuts of kubectl virt move-etcd")
 @pytest.mark.parametrize(
     ("at", "started"),
     [

@@ -86,13 +86,16 @@ class Rest:
         self.ends: dict[str, str] = {}
 
     async def play(self) -> None:
+        seen: object = None
         while True:
-            for pod in self.api.all(PODS):
-                await self._kubelet(pod)
-            for vm in self.api.all(VMS):
-                await self._machine(vm)
-            for migration in self.api.all(MIGRATIONS):
-                await self._migration(migration)
+            while seen != (now := (self.api.revision, self.starts_pods)):
+                seen = now
+                for pod in self.api.all(PODS):
+                    await self._kubelet(pod)
+                for vm in self.api.all(VMS):
+                    await self._machine(vm)
+                for migration in self.api.all(MIGRATIONS):
+                    await self._migration(migration)
             await asyncio.sleep(0.002)
 
     async def _kubelet(self, pod: Object) -> None:

@@ -176,6 +176,7 @@ async def played(kubelet: Path, case: Case, step: int, *, is_lost: bool, kills_l
     return is_cut
 
 
+@pytest.mark.sample(3, "cuts of disk changes")
 @pytest.mark.parametrize("is_lost", [True, False], ids=["lost", "unanswered"])
 @pytest.mark.parametrize(("kills_libvirtd", "least"), [(False, 2), (True, 1)], ids=["virt-handler", "libvirtd"])
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
