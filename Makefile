@@ -61,16 +61,16 @@ mutants: setup  ## what the tests of plans and guards do not notice, and why tha
 test: python  ## the same, and tests on a real cluster with real guests, a slice of the ring all among them (half an hour; TESTS_SEED=…)
 	@$(TIMED) "make test" $(MAKE) --no-print-directory test-untimed RING=$(RING)
 
-# What needs no cluster runs while programs and images are built; then the rest.
+# What needs no cluster runs while programs and images are built and the cluster starts; then the rest.
 test-untimed: setup
 	@$(PY) -m tests.testbed.ahead "$(MAKE) prepare" $(MAKE) --no-print-directory check-untimed
-	@test -n "$$KUBECONFIG" || $(MAKE) --no-print-directory cluster-up
 	@$(if $(filter all,$(RING)),$(TESTBED) images debian >/dev/null,:)  # before two processes of tests want it at once: both are in the ring all
 	$(PY) -m pytest -q -n 4 --dist loadscope --once-more --ring $(RING) --after-check tests
 
-prepare: python
-	@$(TESTBED) packages
-	@if test -n "$$KUBECONFIG"; then $(PY) -m tests.testbed.build kubernetes helm; else $(TESTBED) prepare; fi
+prepare: setup
+	@nice -n 10 $(TESTBED) packages
+	@if test -n "$$KUBECONFIG"; then nice -n 10 $(PY) -m tests.testbed.build kubernetes helm; else nice -n 10 $(TESTBED) prepare; fi
+	@test -n "$$KUBECONFIG" || { $(MAKE) --no-print-directory cluster-up && $(TESTBED) install; }
 
 test-all:  ## every test, whole families of cases and all matrices included (70 minutes and more)
 	@$(MAKE) --no-print-directory test RING=all

@@ -1,4 +1,4 @@
-"""Runs slow builds in the background, at low priority, during another command.
+"""Runs slow preparations in the background, during another command.
 
 ``python3 -m tests.testbed.ahead BACKGROUND COMMAND…``: ``BACKGROUND`` is one word with a shell command. Its output goes to a log. If it
 fails, the program prints the log's end and fails.
@@ -13,8 +13,6 @@ from collections.abc import Sequence
 
 from tests.testbed import layout, progress
 
-NICENESS = 10
-
 
 def run(background: str, command: Sequence[str], log: pathlib.Path) -> int:
     """Run both commands at once; return the exit status of ``command`` or, if that is 0, of ``background``, a shell command.
@@ -25,7 +23,7 @@ def run(background: str, command: Sequence[str], log: pathlib.Path) -> int:
     progress.say(f"  ▸ beside it, {background}; log {log}")
     with log.open("w") as output:
         builds = subprocess.Popen(
-            ["nice", f"-n{NICENESS}", "sh", "-c", background],
+            ["sh", "-c", background],
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
