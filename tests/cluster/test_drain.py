@@ -52,6 +52,7 @@ def has_begun(migration: Object) -> bool:
     return all(each["reason"] != "DrainEnded" for each in migration["status"]["conditions"])
 
 
+@pytest.mark.sample(2, "drains")
 def test_guests_move_before_their_node_is_drained(kubectl: Kubectl, testguest: None, tmp_path: Path) -> None:
     first, *others = GUESTS
     node = together(kubectl, counting_vm(first), *(counting_vm(name, evictionStrategy="LiveMigrate") for name in others))
@@ -71,6 +72,7 @@ def test_guests_move_before_their_node_is_drained(kubectl: Kubectl, testguest: N
         assert {each["metadata"]["ownerReferences"][0]["kind"] for each in begun} == {"VirtualMachine"}
 
 
+@pytest.mark.sample(2, "drains")
 def test_unmovable_guest_blocks_its_drain_or_is_shut_down(kubectl: Kubectl, testguest: None) -> None:
     cached = {**claim_disk("held"), "driver": {"cache": "writeback"}}
     lonely = shared_claim("lonely")

@@ -41,6 +41,7 @@ COPY: dict[str, Any] = {
 }
 
 
+@pytest.mark.sample(3, "kinds of hot-plugged disks")
 def test_disks_with_overlays_come_move_and_are_blank_again(kubectl: Kubectl, testguest: None) -> None:
     del testguest
     kubectl.api.apply(with_disks(linux_vm(VM), ROOT))
@@ -77,6 +78,7 @@ def test_disks_with_overlays_come_move_and_are_blank_again(kubectl: Kubectl, tes
         assert "of-the-guest" not in guest.run("head -c 12 /dev/vdb")
 
 
+@pytest.mark.sample(3, "kinds of hot-plugged disks")
 def test_block_claim_is_attached_and_detached_here_and_there(kubectl: Kubectl, testguest: None, tmp_path: Path) -> None:
     del testguest
     with test_claims.device(kubectl, tmp_path) as claim:
@@ -103,6 +105,7 @@ def test_block_claim_is_attached_and_detached_here_and_there(kubectl: Kubectl, t
         kubectl.api.delete("vm", VM, timeout=120)
 
 
+@pytest.mark.sample(3, "kinds of hot-plugged disks")
 def test_waiting_disk_is_created_grows_and_becomes_a_medium(kubectl: Kubectl, testguest: None) -> None:
     del testguest
     kubectl.api.apply(shared_claim("data"), with_disks(linux_vm(VM), ROOT, TRAY))

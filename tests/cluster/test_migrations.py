@@ -64,6 +64,7 @@ def settings(greeting: str, size: int = 0) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "settings"}, "data": {"greeting": greeting, "more": "x" * size}}
 
 
+@pytest.mark.sample(2, "disks of guests that move")
 def test_a_guest_with_a_shared_disk_moves_there_and_back(kubectl: Kubectl) -> None:
     """Its other disk is from a ConfigMap that changes meanwhile: the guest reads the bytes of its start."""
     kubectl.api.apply(shared_claim("travels"), blank_disk("travels"), settings("hello-from-home"))
@@ -96,6 +97,7 @@ def test_a_guest_with_a_shared_disk_moves_there_and_back(kubectl: Kubectl) -> No
             assert settings_seen(guest) == before
 
 
+@pytest.mark.sample(2, "disks of guests that move")
 def test_pod_only_disks_move_with_the_guest_and_back(kubectl: Kubectl) -> None:
     kubectl.api.apply(shared_claim("golden"), blank_disk("golden"))
     kubectl.api.until("job", "make-golden", is_true("Complete"), timeout=120, what="job make-golden is Complete")

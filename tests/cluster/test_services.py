@@ -76,6 +76,7 @@ def said_in(pod: dict[str, Any]) -> tuple[str, str]:
     return found.get("status", ""), found.get("reason", "")
 
 
+@pytest.mark.sample(2, "services of guests")
 def test_a_service_leads_to_a_guest_while_it_runs(kubectl: Kubectl) -> None:
     kubectl.api.apply(a_service("served", "served", **BOTH), a_client("asks"), a_machine("served"))
 
@@ -141,6 +142,7 @@ def looks_until_the_switch(kubectl: Kubectl, migration: str) -> list[tuple[str, 
     return found
 
 
+@pytest.mark.sample(2, "services of guests")
 def test_no_connection_goes_to_the_pod_that_waits_for_the_guest(kubectl: Kubectl) -> None:
     """Only attempts during the switch-over may fail; the test prints their counts."""
     kubectl.api.apply(a_service("moving", "moving"), a_machine("moving"))

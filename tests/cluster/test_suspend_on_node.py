@@ -17,6 +17,7 @@ def kept_on(system: Kubectl, node: str) -> set[str]:
     return set(listed.split())
 
 
+@pytest.mark.sample(2, "guests suspended on their node")
 def test_a_suspended_guest_goes_on_from_the_disk_of_its_node(kubectl: Kubectl, system: Kubectl, testguest: None) -> None:
     del testguest
     kubectl.api.apply(counting_vm("dozer"))
