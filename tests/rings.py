@@ -69,6 +69,7 @@ ROWS: Final = (
     _row("benchmarks/test_bench.py", 60, "benchmarks/api"),
     _row("benchmarks/test_gauge.py", 20, "benchmarks"),
     _row("benchmarks/test_imports.py", 20, "benchmarks/imports.py", "importer"),
+    _row("reference_server/test_placement.py", 8, "apiserver/apis/virt/v1alpha1/placement.py"),
     _row("reference_server/test_stream_rights.py", 30, "apiserver/endpoints", "apiserver/admission"),
     _row("reference_library/test_health.py", 60, "examples/argocd", "controller/reconcilers/virtual_machines"),
     _row("host/handler/test_guest_migrates6.py", 25, "handler/network", "launcher/ipv6"),

@@ -14,7 +14,14 @@ from tests.host.handler.frames import ARP, IPV4, arp, ethernet, tagged, udp
 from tests.host.handler.pods import Ear, Pod, Tap, run
 from tests.host.handler.test_attached import BRIDGE, LINK, MAC, NEIGHBOUR, OTHER, TAP, VM
 from tests.host.handler.test_guest_packets import listening
-from tests.host.handler.test_guest_traffic import READY_SECONDS, Start, guest_with_network, lease, start  # noqa: F401 - fixtures
+from tests.host.handler.test_guest_traffic import (  # noqa: F401 - fixtures
+    READY_SECONDS,
+    Start,
+    guest_with_network,
+    lease,
+    require_masquerade_by_ports,
+    start,
+)
 from tests.host.launcher.sandbox import a_machine
 
 pytestmark = [pytest.mark.host, pytest.mark.timeout(400)]
@@ -156,11 +163,17 @@ async def test_link_settings_are_restored_after_a_restart(pod: Pod) -> None:
     assert await setup.Networks().prepare(VM, "", pod.launcher) == first
 
 
-async def test_a_guest_is_told_what_its_pod_has(pod: Pod, start: Start) -> None:  # noqa: F811 - a fixture
+async def test_guest_has_its_pods_settings_and_is_reached_by_ports(pod: Pod, start: Start) -> None:  # noqa: F811 - a fixture
     resolv_conf = "search default.svc.cluster.local svc.cluster.local\nnameserver 10.96.0.10\nnameserver 10.96.0.11\noptions ndots:5\n"
-    wired = await pods.NETWORKS.prepare(VM, "", pod.launcher)
+    ports = [{"port": 8080}, {"name": "dns", "port": 53, "protocol": "UDP"}]
+    default, lan_card = VM["spec"]["domain"]["devices"]["interfaces"]
+    asked = [{**default, "ports": ports, "state": "up"}, lan_card]
+    vm = {**VM, "spec": {"domain": {"devices": {"interfaces": asked}}}}
+    wired = await pods.NETWORKS.prepare(vm, "", pod.launcher)
+    run("ip", "-n", pod.name, "tuntap", "add", "dev", "tap1", "mode", "tap", "user", "107", "group", "107")
     cards = tuple(messages.Interface(each.name, each.mac, each.tap, each.model, each.lease, each.lease6, each.ipv4) for each in wired)
-    domain = {"graphics": [], "interfaces": VM["spec"]["domain"]["devices"]["interfaces"]}
+    cards = (*cards, messages.Interface("unplugged", "02:00:00:00:0e:02", "tap1"))
+    domain = {"graphics": [], "interfaces": [*asked, {"name": "unplugged", "state": "down"}]}
     launcher = start(pod, resolv_conf)
     with launcher.client() as client, launcher.console() as viewer:
         status = client.ask(messages.Sync(dataclasses.replace(a_machine(devices=domain), interfaces=cards)))
@@ -170,6 +183,9 @@ async def test_a_guest_is_told_what_its_pod_has(pod: Pod, start: Start) -> None:
         assert (own["ip"], own["router"], own["mtu"], own["hostname"]) == ("10.0.2.2", "10.0.2.1", "1420", "testvm")
         assert own["dns"] == "10.96.0.10 10.96.0.11"
         assert own["search"] == "default.svc.cluster.local svc.cluster.local"
+        viewer.sh("ip link set eth2 up")
+        assert viewer.sh("cat /sys/class/net/eth0/carrier /sys/class/net/eth2/carrier") == "1\n0"
+        require_masquerade_by_ports(pod, viewer)
         lan = lease(viewer, "eth1")
         assert (lan["ip"], lan["mask"], lan["mtu"]) == (GIVEN, "24", "1400")
         assert lan["staticroutes"] == f"172.16.0.0/12 {NEIGHBOUR}"

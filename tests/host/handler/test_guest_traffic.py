@@ -127,51 +127,34 @@ def greeting(pod: Pod, host: str, port: int = 80) -> Iterator[list[str]]:
         thread.join()
 
 
-async def test_masqueraded_guest_is_reached_by_its_ports_only(pod: Pod, start: Start) -> None:
-    run("ip", "-n", pod.name, "link", "set", "eth0", "mtu", "1420")
-    ports = [{"port": 8080}, {"name": "dns", "port": 53, "protocol": "UDP"}]
-    vm = a_vm({"name": "lan", "ports": ports, "state": "up"})
-    (wired,) = await pods.NETWORKS.prepare(vm, "", pod.launcher)
-    run("ip", "-n", pod.name, "tuntap", "add", "dev", "tap1", "mode", "tap", "user", "107", "group", "107")
-    domain = {"graphics": [], "interfaces": [*vm["spec"]["domain"]["devices"]["interfaces"], {"name": "unplugged", "state": "down"}]}
-    cards = (
-        messages.Interface(wired.name, wired.mac, wired.tap, wired.model, lease6=wired.lease6),
-        messages.Interface("unplugged", "02:00:00:00:0e:02", "tap1"),
-    )
-    launcher = start(pod)
-    with launcher.client() as client, launcher.console() as viewer:
-        client.ask(messages.Sync(dataclasses.replace(a_machine(devices=domain), interfaces=cards)))
-        viewer.expect("GUEST-READY", READY_SECONDS)
-        told = lease(viewer)
-        assert (told["ip"], told["router"], told["mtu"]) == ("10.0.2.2", "10.0.2.1", "1420")
-        viewer.sh("ip link set eth1 up")
-        assert viewer.sh("cat /sys/class/net/eth0/carrier /sys/class/net/eth1/carrier") == "1\n0"
-        for port in (8080, 8081):
-            viewer.sh(f"(while :; do echo hello-from-{port} | nc -l -p {port}; done) 2>/dev/null & true")
-        wait_for(lambda: asked(pod, POD, 8080) == "hello-from-8080", 60, "an answer of the guest")
-        wait_for(lambda: viewer.sh("nc 127.0.0.1 8081") == "hello-from-8081", 60, "an answer within the guest")
-        assert asked(pod, POD, 8081) == ""
-        tell(pod, POD, 54, 5)
-        tell(pod, POD, 53, 3)
-        wait_for(lambda: refused_datagrams(viewer) == 3 or None, 60, "three datagrams, and no more")
-        with greeting(pod, CALLER) as callers:
-            assert viewer.sh(f"nc {CALLER} 80") == "hello-from-outside"
-        assert callers == [POD]
-        assert "1 packets received" in viewer.sh(f"ping -c 1 -W 20 {CALLER}")
+def require_masquerade_by_ports(pod: Pod, viewer: Viewer) -> None:
+    """Test the traffic of a masqueraded guest with a lease and the ports 8080 and 53 (UDP)."""
+    for port in (8080, 8081):
+        viewer.sh(f"(while :; do echo hello-from-{port} | nc -l -p {port}; done) 2>/dev/null & true")
+    wait_for(lambda: asked(pod, POD, 8080) == "hello-from-8080", 60, "an answer of the guest")
+    wait_for(lambda: viewer.sh("nc 127.0.0.1 8081") == "hello-from-8081", 60, "an answer within the guest")
+    assert asked(pod, POD, 8081) == ""
+    tell(pod, POD, 54, 5)
+    tell(pod, POD, 53, 3)
+    wait_for(lambda: refused_datagrams(viewer) == 3 or None, 60, "three datagrams, and no more")
+    with greeting(pod, CALLER) as callers:
+        assert viewer.sh(f"nc {CALLER} 80") == "hello-from-outside"
+    assert callers == [POD]
+    assert "1 packets received" in viewer.sh(f"ping -c 1 -W 20 {CALLER}")
 
-        told6 = lease6(viewer)
-        assert "inet6 fd10:0:2::2/128" in told6
-        assert "default via fe80::1 dev eth0" in told6
-        assert "mtu 1420" in told6
-        wait_for(lambda: asked(pod, POD6, 8080) == "hello-from-8080", 60, "an answer of the guest")
-        assert asked(pod, POD6, 8081) == ""
-        with greeting(pod, CALLER6) as callers:
-            assert viewer.sh(f"nc {CALLER6} 80") == "hello-from-outside"
-        assert callers == [POD6]
-        assert "1 packets received" in viewer.sh(f"ping -6 -c 1 -W 20 {CALLER6}")
-        assert "1 packets received" in viewer.sh("ping -6 -c 1 -W 20 fd10:0:2::1")
-        viewer.sh("ip -6 address add fd10:0:2::3/128 dev eth0; while ip -6 address show dev eth0 | grep -q tentative; do sleep 1; done")
-        assert " 0 packets received" in viewer.sh(f"ping -6 -c 2 -W 2 -I fd10:0:2::3 {CALLER6}")
+    told6 = lease6(viewer)
+    assert "inet6 fd10:0:2::2/128" in told6
+    assert "default via fe80::1 dev eth0" in told6
+    assert "mtu 1420" in told6
+    wait_for(lambda: asked(pod, POD6, 8080) == "hello-from-8080", 60, "an answer of the guest")
+    assert asked(pod, POD6, 8081) == ""
+    with greeting(pod, CALLER6) as callers:
+        assert viewer.sh(f"nc {CALLER6} 80") == "hello-from-outside"
+    assert callers == [POD6]
+    assert "1 packets received" in viewer.sh(f"ping -6 -c 1 -W 20 {CALLER6}")
+    assert "1 packets received" in viewer.sh("ping -6 -c 1 -W 20 fd10:0:2::1")
+    viewer.sh("ip -6 address add fd10:0:2::3/128 dev eth0; while ip -6 address show dev eth0 | grep -q tentative; do sleep 1; done")
+    assert " 0 packets received" in viewer.sh(f"ping -6 -c 2 -W 2 -I fd10:0:2::3 {CALLER6}")
 
 
 @pytest.mark.sample(4, "guests in pods with one family")
