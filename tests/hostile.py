@@ -230,7 +230,14 @@ class Case:
     kind: str
     path: str
     value: str
-    object: Object
+    root: Object
+    steps: tuple[Step, ...]
+    given: Any = None
+
+    @property
+    def object(self) -> Object:
+        found: Object = replaced(self.root, self.steps, self.given, missing=self.value == MISSING)
+        return found
 
     @property
     def name(self) -> str:
@@ -271,10 +278,10 @@ def cases(obj: Object) -> Iterator[Case]:
             continue  # the server sets the identity, which distinguishes cases
         text = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path).removeprefix(".")
         for name, value in VALUES.items():
-            yield Case(obj["kind"], text, name, replaced(obj, path, value))
-        yield Case(obj["kind"], text, MISSING, replaced(obj, path, None, missing=True))
+            yield Case(obj["kind"], text, name, obj, path, value)
+        yield Case(obj["kind"], text, MISSING, obj, path)
         for name, number in NUMBERS.items() if type(at(obj, path)) is int else ():
-            yield Case(obj["kind"], text, name, replaced(obj, path, number))
+            yield Case(obj["kind"], text, name, obj, path, number)
 
 
 def fields(schema: Object, definitions: Object, path: str = "") -> Iterator[str]:

@@ -321,6 +321,7 @@ async def refusal(world: World, reason: str) -> str:
     return told[0]
 
 
+@pytest.mark.sample(2, "random partitions of guardians")
 @pytest.mark.parametrize("seed", range(6))
 async def test_random_partitions_never_run_two_guests(world: World, seed: int) -> None:
     rng = random.Random(seed)

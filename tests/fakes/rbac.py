@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
@@ -38,6 +39,7 @@ def permissions(account: str) -> Iterator[tuple[str, str, str, str, str]]:
                     yield from ((group, resource, name, verb, namespace) for verb in rule["verbs"])
 
 
+@functools.cache
 def authorizer(account: str) -> Callable[[str, str, Mapping[str, str]], bool]:
     allowed = {*permissions(account), *EVERYBODY}
 

@@ -57,7 +57,7 @@ def surprises(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [f"{type(error).__name__}: {str(error)[:200]}" for error in met if not isinstance(error, Disconnected)]
 
 
-@pytest.mark.sample(8, "hostile machines, virt-handler")
+@pytest.mark.sample(16, "hostile machines, virt-handler")
 @pytest.mark.parametrize("piece", PIECES)
 async def test_hostile_machine_values_are_reported_and_contained(tmp_path: Path, piece: str, caplog: pytest.LogCaptureFixture) -> None:
     once = agent.Limits(limits.Limits(image_seconds=3600.0))

@@ -20,7 +20,7 @@ ONE_KEY = ec.generate_private_key(ec.SECP256R1())
 WRONG_KEYS: dict[str, PrivateKey] = {
     "an RSA key": rsa.generate_private_key(65537, 2048),
     "an Ed25519 key": ed25519.Ed25519PrivateKey.generate(),
-    "a DSA key": dsa.generate_private_key(2048),
+    "a DSA key": dsa.generate_private_key(1024),
     "another curve": ec.generate_private_key(ec.SECP384R1()),
     "a small curve": ec.generate_private_key(ec.SECP192R1()),
 }
