@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -190,6 +191,7 @@ def options() -> dict[str, list[str]]:
     return {name: parser.option_strings() for name, parser in commands.parsers.items()}
 
 
+@functools.cache
 def _program() -> tuple[Program, Commands, dict[str, CommandParser]]:
     program = Program(
         prog="kubectl virt",
@@ -539,6 +541,7 @@ def _settle_names(parser: CommandParser, parsed: argparse.Namespace) -> None:
     parsed.migrations = frozenset(name for name, is_migration in found if is_migration)
 
 
+@functools.cache
 def _shared() -> CommandParser:
     flags = CommandParser(add_help=False, argument_default=argparse.SUPPRESS)
     group = flags.add_argument_group("cluster, with the same flags as kubectl")

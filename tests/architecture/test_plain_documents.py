@@ -166,12 +166,13 @@ def messages(tree: ast.AST) -> Iterator[str]:
         node = waiting.pop()
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
             continue
+        if not isinstance(node, ast.JoinedStr | ast.Constant):
+            waiting += reversed([*ast.iter_child_nodes(node)])
+            continue
         parts = node.values if isinstance(node, ast.JoinedStr) else [node]
         text = " ".join(each.value for each in parts if isinstance(each, ast.Constant) and isinstance(each.value, str))
         if len(re.findall(r"[a-z]{2,}", text)) >= 3:
             yield text
-        if not isinstance(node, ast.JoinedStr):
-            waiting += reversed([*ast.iter_child_nodes(node)])
 
 
 @pytest.mark.parametrize("document", documents(), ids=lambda path: str(path.relative_to(ROOT)))
