@@ -5,7 +5,6 @@ Typing ``agent`` starts qemu-ga. The guest is a busybox, so dpkg-query is a scri
 
 from __future__ import annotations
 
-import gzip
 import hashlib
 import os
 import re
@@ -64,8 +63,9 @@ def build(base: Guest) -> Guest:
         work = cache.with_suffix(f".{os.getpid()}")
         shutil.rmtree(work, ignore_errors=True)
         work.mkdir(parents=True)
-        shutil.copy(base.directory / "vmlinuz", work)
-        (work / "initrd").write_bytes((base.directory / "initrd").read_bytes() + gzip.compress(_archive(base, work), 1))
+        for name in ("vmlinuz", "vmlinux"):
+            os.link(base.directory / name, work / name)
+        (work / "initrd").write_bytes((base.directory / "initrd").read_bytes() + _archive(base, work))
         shutil.rmtree(cache, ignore_errors=True)
         work.rename(cache)
     return Guest(cache)

@@ -38,7 +38,9 @@ import ctypes, os
 ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)  # PR_SET_CHILD_SUBREAPER: QEMU becomes its child, as in a pod; libvirt waits until it is reaped
 os.execv("{PYTHON}", ["{PYTHON}", "-m", "launcher"])
 """
-KERNEL_BOOT = {"container": {"kernelPath": "vmlinuz", "initrdPath": "initrd"}, "kernelArgs": KERNEL_ARGS}
+KERNEL_BOOT = {"container": {"kernelPath": "vmlinux", "initrdPath": "initrd"}, "kernelArgs": KERNEL_ARGS}
+DEBIAN_KERNEL_BOOT = {**KERNEL_BOOT, "container": {"kernelPath": "vmlinuz", "initrdPath": "initrd"}}
+"""With Debian's bzImage, as a BIOS and UEFI start it."""
 TINY_KERNEL_BOOT = {"container": {"kernelPath": "tiny"}}
 READY = "GUEST-READY\r\n# "
 NO_GRAPHICS: dict[str, Any] = {"graphics": [], "interfaces": []}
@@ -177,7 +179,7 @@ class Launcher:
             *((directory / volume.name, volume.directory) for volume in layout.IN_MEMORY),  # /tmp last: it hides earlier mounts
         )
         wrapper = passt / testbed_passt.WRAPPER if passt else emulator.write_wrapper(directory)
-        kernels = (guest.directory / "vmlinuz", guest.directory / "initrd", tiny_kernel())
+        kernels = (*(guest.directory / name for name in ("vmlinuz", "vmlinux", "initrd")), tiny_kernel())
         uid = layout.USER_ID
         command = [*entry_point()[:-1], PYTHON, "-m", "launcher"] if first else [PYTHON, "-c", AS_FIRST_PROCESS]
         script = [

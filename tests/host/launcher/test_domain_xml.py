@@ -57,7 +57,7 @@ def with_placeholders(given: str) -> str:
         ("default_testvm", "whatever-the-engine-calls-it"),
         ("/usr/share/OVMF/OVMF_CODE_4M.fd", "@loader@"),
         (f"{layout.EFI_VARIABLES_DIRECTORY}/OVMF_VARS_4M.fd", "@nvram@"),
-        (f"{layout.KERNEL_BOOT_DIRECTORY}/vmlinuz", "@kernel@"),
+        (f"{layout.KERNEL_BOOT_DIRECTORY}/vmlinux", "@kernel@"),
         (f"{layout.KERNEL_BOOT_DIRECTORY}/initrd", "@initrd@"),
         (f"{layout.DISKS_DIRECTORY}/data/disk.img", "@disk:data@"),
         *((f"{layout.RUN_DIRECTORY}/{each}.sock", f"@{each}@") for each in ("serial", "agent", "vnc")),

@@ -10,7 +10,7 @@ import pytest
 from launcher.protocol import messages
 from tests import tpm
 from tests.host.launcher import guest, relay, sandbox
-from tests.host.launcher.sandbox import KERNEL_BOOT, NO_GRAPHICS, Launcher, Viewer, a_machine
+from tests.host.launcher.sandbox import DEBIAN_KERNEL_BOOT, NO_GRAPHICS, Launcher, Viewer, a_machine
 
 pytestmark = [pytest.mark.host, pytest.mark.timeout(900)]
 Start = Callable[[Path], Launcher]
@@ -53,7 +53,7 @@ def test_firmware_tpm_and_names_reach_the_guest_and_persist(start: Start, tmp_pa
         "system": system,
         "bootloader": {"efi": {"secureBoot": False, "persistent": True}},
         "persistentState": {"claimName": "c"},
-        "kernelBoot": KERNEL_BOOT,
+        "kernelBoot": DEBIAN_KERNEL_BOOT,
     }
     memory = {"guest": "256Mi"}  # UEFI needs more than half of that
     machine = a_machine(memory=memory, firmware=firmware, chassis=chassis, devices={**NO_GRAPHICS, "tpm": {"persistent": True}})
@@ -98,7 +98,7 @@ def test_secure_boot_is_seen_by_the_guest(start: Start, test_guest: guest.Guest,
 
 def test_volatile_uefi_and_tpm_state_moves_with_the_guest(start: Start, tmp_path: Path) -> None:
     source, target = start(tmp_path / "claim-1"), start(tmp_path / "claim-2")
-    firmware = {"bootloader": {"efi": {"secureBoot": False}}, "kernelBoot": KERNEL_BOOT}
+    firmware = {"bootloader": {"efi": {"secureBoot": False}}, "kernelBoot": DEBIAN_KERNEL_BOOT}
     machine = a_machine(memory={"guest": "256Mi"}, firmware=firmware, devices={**NO_GRAPHICS, "tpm": {}})
     with source.client() as at_source, target.client() as at_target:
         at_source.ask(messages.Sync(machine))

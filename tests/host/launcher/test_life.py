@@ -11,12 +11,12 @@ import pytest
 from launcher.protocol import messages
 from tests.cluster import processes
 from tests.given_time import given, look
-from tests.host.launcher.sandbox import READY, Launcher, a_machine, a_tiny_machine, alive, wait_for
+from tests.host.launcher.sandbox import DEBIAN_KERNEL_BOOT, READY, Launcher, a_machine, a_tiny_machine, alive, wait_for
 
 pytestmark = [pytest.mark.host, pytest.mark.timeout(300)]
 Start = Callable[[], Launcher]
 SYNC = messages.Sync(a_tiny_machine())
-LINUX = messages.Sync(a_machine())
+LINUX = messages.Sync(a_machine(firmware={"kernelBoot": DEBIAN_KERNEL_BOOT}))
 
 
 def test_guest_boots_in_seconds_and_the_launcher_stays_small(start: Start, capsys: pytest.CaptureFixture[str]) -> None:
