@@ -21,10 +21,12 @@ from handler.pods.process import Launcher as Process
 from launcher.protocol import messages
 from tests.damage import never_again
 from tests.host.launcher import guest
-from tests.host.launcher.sandbox import NO_GRAPHICS, Launcher, a_machine, killed_afterwards
+from tests.host.launcher.sandbox import NO_GRAPHICS, Client, Launcher, Viewer, a_machine, killed_afterwards
 
 pytestmark = [pytest.mark.host, pytest.mark.timeout(300)]
 MIB = 1 << 20
+DRIVE: dict[str, Any] = {"name": "tray", "device": "cdrom", "readOnly": True, "target": {"bus": "scsi"}}
+APPEARED = 'while test -z "$(ls /sys/block)"; do sleep 1; done'
 SUSPENSION = "0b7c1a52-0000-4000-8000-000000000001"
 
 
@@ -70,16 +72,42 @@ def a_claim(parent: Path, name: str) -> Path:
     return directory
 
 
-@pytest.fixture
-def pod(program: Path, test_guest: guest.Guest, tmp_path: Path) -> Iterator[Launcher]:
+@dataclasses.dataclass(frozen=True)
+class Running:
+    pod: Launcher
+    client: Client
+    viewer: Viewer
+    process: Process
+
+
+@contextmanager
+def booted(program: Path, test_guest: guest.Guest, directory: Path, *disks: dict[str, Any]) -> Iterator[Running]:
     launchers: list[Launcher] = []
     with killed_afterwards(launchers):
-        launchers.append(Launcher(program, tmp_path / "pod", test_guest, disks="1M"))
-        yield launchers[0]
+        pod = Launcher(program, directory / "pod", test_guest, disks="1M")
+        launchers.append(pod)
+        pod.socket(layout.LAUNCHER_SOCKET).close()
+        with opened(pod.process.pid) as process, pod.client() as client, pod.console() as viewer:
+            client.ask(messages.Sync(a_machine(devices={**NO_GRAPHICS, "disks": list(disks)})))
+            viewer.expect("GUEST-READY", seconds=120)
+            yield Running(pod, client, viewer, process)
+
+
+@pytest.fixture(scope="module")
+def running(program: Path, test_guest: guest.Guest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """A guest without disks: each test takes back what it attaches."""
+    with booted(program, test_guest, tmp_path_factory.mktemp("running")) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def with_drive(program: Path, test_guest: guest.Guest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    with booted(program, test_guest, tmp_path_factory.mktemp("with-drive"), DRIVE) as made:
+        yield made
 
 
 @pytest.mark.parametrize("bus", ["virtio", "scsi"])
-def test_guest_gets_a_disk_writes_and_loses_it(pod: Launcher, claim: Path, bus: str) -> None:
+def test_guest_gets_a_disk_writes_and_loses_it(running: Running, claim: Path, bus: str) -> None:
     disk: dict[str, Any] = {
         "name": "data",
         "type": "PersistentVolumeClaim",
@@ -89,10 +117,8 @@ def test_guest_gets_a_disk_writes_and_loses_it(pod: Launcher, claim: Path, bus: 
         "target": {"bus": bus},
         "serial": "hotplugged",
     }
-    pod.socket(layout.LAUNCHER_SOCKET).close()
-    with opened(pod.process.pid) as target, an_attachment_pod(claim) as source, pod.client() as client, pod.console() as viewer:
-        client.ask(messages.Sync(a_machine(devices={**NO_GRAPHICS, "disks": []})))
-        viewer.expect("GUEST-READY", seconds=120)
+    client, viewer, target = running.client, running.viewer, running.process
+    with an_attachment_pod(claim) as source:
         assert viewer.sh("ls /sys/block") == ""
         refused = client.call(messages.AttachDisk(disk))
         assert isinstance(refused, messages.Refusal)
@@ -104,7 +130,7 @@ def test_guest_gets_a_disk_writes_and_loses_it(pod: Launcher, claim: Path, bus: 
         assert status.domain is not None
         (told,) = status.domain.devices
         assert (told.kind, told.name) == ("disk", "data")
-        viewer.sh('while test -z "$(ls /sys/block)"; do sleep 1; done')
+        viewer.sh(APPEARED)
         name = viewer.sh("ls /sys/block")
         assert name == {"virtio": "vda", "scsi": "sda"}[bus]
         assert viewer.sh(f"head -c 12 /dev/{name}") == "of-the-claim"
@@ -124,7 +150,7 @@ def test_guest_gets_a_disk_writes_and_loses_it(pod: Launcher, claim: Path, bus: 
         assert status.domain is not None
         assert status.domain.devices == ()
         assert viewer.sh("ls /sys/block") == ""
-        assert list(pod.disks.iterdir()) == []
+        assert list(running.pod.disks.iterdir()) == []
     with never_again("a lost write"):
         assert (claim / layout.DISK_IMAGE).read_bytes().startswith(b"of-the-guest")
 
@@ -136,28 +162,20 @@ EPHEMERAL = {"name": "data", "type": "PersistentVolumeClaim", "source": {"name":
 
 @pytest.mark.parametrize(("disk", "content"), [(BLANK, ""), (COPY, "of-the-claim"), (EPHEMERAL, "of-the-claim")])
 def test_released_overlay_loses_what_the_guest_wrote(
-    pod: Launcher, claim: Path, tmp_path: Path, disk: dict[str, Any], content: str
+    running: Running, claim: Path, tmp_path: Path, disk: dict[str, Any], content: str
 ) -> None:
+    client, viewer, target = running.client, running.viewer, running.process
     (full,) = disks.defaulted({"devices": {"disks": [{**disk, "serial": "hotplugged"}]}})
     space = a_claim(tmp_path, "space")
     (space / layout.DISK_IMAGE).unlink()
-    pod.socket(layout.LAUNCHER_SOCKET).close()
-    with (
-        opened(pod.process.pid) as target,
-        an_attachment_pod(claim) as source,
-        an_attachment_pod(space) as spaces,
-        pod.client() as client,
-        pod.console() as viewer,
-    ):
-        client.ask(messages.Sync(a_machine(devices={**NO_GRAPHICS, "disks": []})))
-        viewer.expect("GUEST-READY", seconds=120)
+    with an_attachment_pod(claim) as source, an_attachment_pod(space) as spaces:
         for _ in range(2):
             for each in hot_plug.mounts_of(full):
                 pods = spaces if each.source == layout.ATTACHMENT_OVERLAY_DIRECTORY else source
                 claims.put(pods, target, each.name, read_only=each.read_only, parent=each.parent)
             for _ in range(2):
                 client.ask(messages.AttachDisk(full))
-            viewer.sh('while test -z "$(ls /sys/block)"; do sleep 1; done')
+            viewer.sh(APPEARED)
             assert viewer.sh("head -c 12 /dev/vda | tr -d '\\0'") == content
             viewer.sh("echo of-the-guest | dd of=/dev/vda conv=fsync")
             assert viewer.sh("head -c 12 /dev/vda") == "of-the-guest"
@@ -166,7 +184,7 @@ def test_released_overlay_loses_what_the_guest_wrote(
             for each in hot_plug.mounts_of(full):
                 claims.remove(target, each.name, each.parent)
             assert list(space.iterdir()) == []
-            assert list(pod.disks.iterdir()) == []
+            assert list(running.pod.disks.iterdir()) == []
             assert viewer.sh("ls /sys/block") == ""
     assert (claim / layout.DISK_IMAGE).read_bytes().startswith(b"of-the-claim")
 
@@ -224,7 +242,6 @@ def test_disk_behind_a_gap_keeps_its_name_after_a_resume(program: Path, test_gue
             assert viewer.sh("cat /sys/block/vda/serial") == "data"
 
 
-DRIVE: dict[str, Any] = {"name": "tray", "device": "cdrom", "readOnly": True, "target": {"bus": "scsi"}}
 OF_CLAIM = {"type": "PersistentVolumeClaim", "source": {"name": "data"}}
 OF_IMAGE = {"type": "Image", "source": {"reference": "registry/tools", "path": layout.DISK_IMAGE}}
 
@@ -234,11 +251,11 @@ def told(status: messages.Status) -> list[tuple[str, bool]]:
 
 
 @pytest.mark.parametrize(("medium", "parent"), [(OF_CLAIM, layout.DISKS_DIRECTORY), (OF_IMAGE, layout.IMAGES_DIRECTORY)])
-def test_drive_gets_a_medium_and_ejects_it_unless_it_is_locked(pod: Launcher, claim: Path, medium: dict[str, Any], parent: str) -> None:
-    pod.socket(layout.LAUNCHER_SOCKET).close()
-    with opened(pod.process.pid) as target, an_attachment_pod(claim) as source, pod.client() as client, pod.console() as viewer:
-        client.ask(messages.Sync(a_machine(devices={**NO_GRAPHICS, "disks": [DRIVE]})))
-        viewer.expect("GUEST-READY", seconds=120)
+def test_drive_gets_a_medium_and_ejects_it_unless_it_is_locked(
+    with_drive: Running, claim: Path, medium: dict[str, Any], parent: str
+) -> None:
+    client, viewer, target = with_drive.client, with_drive.viewer, with_drive.process
+    with an_attachment_pod(claim) as source:
         for content in (b"of-the-claim", b"of-the-other"):
             (claim / layout.DISK_IMAGE).write_bytes(content.ljust(MIB, b"\0"))
             assert viewer.sh("head -c 12 /dev/sr0").endswith(": No medium found")

@@ -6,8 +6,9 @@ import json
 import os
 import stat
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -81,53 +82,45 @@ def test_a_guest_starts_from_an_image_that_was_imported(start: Callable[[], Laun
     assert len(files.asked) == 2
 
 
-@pytest.mark.timeout(300)
-def test_a_guest_reads_an_image_from_an_object_store(start: Callable[[], Launcher], tmp_path: Path) -> None:
-    pod = start()
-    pair = certificate(tmp_path / "pair.pem")
-    files = Files({"/images/disk.img": b"from-the-store".ljust(MIB, b"\0")})
-    claim, secret, authorities = (each / "data" for each in (pod.disks, pod.import_secrets, pod.import_authorities))
+def put_secrets(pod: Launcher, disk: str, authority: bytes, secrets: Mapping[str, str]) -> None:
+    claim, secret, authorities = (each / disk for each in (pod.disks, pod.import_secrets, pod.import_authorities))
     for path in (claim, secret, authorities):
         path.mkdir()
-    (secret / "accessKeyId").write_text("id")
-    (secret / "secretKey").write_text("hidden")
-    (authorities / "ca.crt").write_bytes(authority_of(pair))
+    for name, content in secrets.items():
+        (secret / name).write_text(content)
+    (authorities / "ca.crt").write_bytes(authority)
     subprocess.run(["chown", "-R", "107:107", pod.disks], check=True)
-    with serving(files, pair) as url, pod.client() as client, pod.console() as viewer:
-        files.verify = a_store("hidden", "eu-1", url.removeprefix("https://"))
-        s3 = {"endpoint": url, "bucket": "images", "key": "disk.img", "region": "eu-1", "secretRef": {"name": "s"}}
-        s3["caConfigMapRef"] = {"name": "c", "key": "k"}
-        disk = {"name": "data", "type": "PersistentVolumeClaim", "source": {"name": "c", "import": {"s3": s3, "format": "raw"}}}
-        machine = a_machine(devices={"disks": [disk], "graphics": [], "interfaces": []})
-        client.call(messages.Import(machine))
-        client.until(lambda status: progress(status) == {"data": "Succeeded"}, 120)
-        client.ask(messages.Sync(machine))
-        viewer.expect("GUEST-READY", 120)
-        assert viewer.sh("head -c 14 /dev/vda") == "from-the-store"
+
+
+def a_disk(name: str, **source: Any) -> dict[str, Any]:
+    of_all = {"secretRef": {"name": "s"}, "caConfigMapRef": {"name": "c", "key": "k"}}
+    given = {kind: {**fields, **of_all} for kind, fields in source.items()}
+    return {"name": name, "type": "PersistentVolumeClaim", "source": {"name": "c", "import": {**given, "format": "raw"}}}
 
 
 @pytest.mark.timeout(300)
-def test_a_guest_reads_an_image_from_a_registry(start: Callable[[], Launcher], tmp_path: Path) -> None:
+def test_a_guest_reads_images_of_a_store_and_a_registry(start: Callable[[], Launcher], tmp_path: Path) -> None:
     pod = start()
     pair = certificate(tmp_path / "pair.pem")
-    files = a_registry("disks/data", a_layer({"etc/passwd": b"x", "disk/a.img": b"from-the-registry".ljust(MIB, b"\0")}), a_layer({}))
-    claim, secret, authorities = (each / "data" for each in (pod.disks, pod.import_secrets, pod.import_authorities))
-    for path in (claim, secret, authorities):
-        path.mkdir()
-    (authorities / "ca.crt").write_bytes(authority_of(pair))
-    subprocess.run(["chown", "-R", "107:107", pod.disks], check=True)
-    with serving(files, pair) as url, pod.client() as client, pod.console() as viewer:
-        host = url.removeprefix("https://")
-        files.challenge = f'Bearer realm="{url}/token",service="s",scope="repository:disks/data:pull"'
-        (secret / ".dockerconfigjson").write_text(json.dumps({"auths": {host: {"auth": "dXNlcjpwYXNz"}}}))
-        registry = {"reference": f"{host}/disks/data:1", "secretRef": {"name": "s"}, "caConfigMapRef": {"name": "c", "key": "k"}}
-        disk = {"name": "data", "type": "PersistentVolumeClaim", "source": {"name": "c", "import": {"registry": registry, "format": "raw"}}}
-        machine = a_machine(devices={"disks": [disk], "graphics": [], "interfaces": []})
+    objects = Files({"/images/disk.img": b"from-the-store".ljust(MIB, b"\0")})
+    layers = a_registry("disks/data", a_layer({"etc/passwd": b"x", "disk/a.img": b"from-the-registry".ljust(MIB, b"\0")}), a_layer({}))
+    with serving(objects, pair) as store, serving(layers, pair) as registry, pod.client() as client, pod.console() as viewer:
+        objects.verify = a_store("hidden", "eu-1", store.removeprefix("https://"))
+        put_secrets(pod, "store", authority_of(pair), {"accessKeyId": "id", "secretKey": "hidden"})
+        layers.challenge = f'Bearer realm="{registry}/token",service="s",scope="repository:disks/data:pull"'
+        host = registry.removeprefix("https://")
+        login = json.dumps({"auths": {host: {"auth": "dXNlcjpwYXNz"}}})
+        put_secrets(pod, "registry", authority_of(pair), {".dockerconfigjson": login})
+        disks = [
+            a_disk("store", s3={"endpoint": store, "bucket": "images", "key": "disk.img", "region": "eu-1"}),
+            a_disk("registry", registry={"reference": f"{host}/disks/data:1"}),
+        ]
+        machine = a_machine(devices={"disks": disks, "graphics": [], "interfaces": []})
         client.call(messages.Import(machine))
-        client.until(lambda status: progress(status) == {"data": "Succeeded"}, 120)
+        client.until(lambda status: progress(status) == {"store": "Succeeded", "registry": "Succeeded"}, 120)
         client.ask(messages.Sync(machine))
         viewer.expect("GUEST-READY", 120)
-        assert viewer.sh("head -c 17 /dev/vda") == "from-the-registry"
+        assert viewer.sh("head -c 14 /dev/vda; head -c 17 /dev/vdb") == "from-the-storefrom-the-registry"
 
 
 @pytest.mark.timeout(300)

@@ -13,7 +13,7 @@ from launcher.main.lifecycle import outgoing_migration
 from launcher.protocol import messages
 from tests.damage import never_again
 from tests.host.launcher import relay
-from tests.host.launcher.sandbox import Launcher, a_machine
+from tests.host.launcher.sandbox import DEBIAN_KERNEL_BOOT, Launcher, a_machine
 
 pytestmark = [pytest.mark.host, pytest.mark.timeout(300)]
 CGROUPS = Path("/sys/fs/cgroup")
@@ -50,10 +50,11 @@ def bounded() -> Iterator[Callable[[Launcher], None]]:
 
 def test_migration_is_aborted_before_the_guest_outgrows_its_pod(start: Callable[[], Launcher], bounded: Callable[[Launcher], None]) -> None:
     source, target = start(), start()
+    machine = a_machine(firmware={"kernelBoot": DEBIAN_KERNEL_BOOT})
     bounded(source)
     with source.client() as at_source, target.client() as at_target, source.console() as viewer, relay.connected(source, target, STALLED):
-        at_target.ask(messages.PrepareMigrationTarget("m1", a_machine()))
-        at_source.ask(messages.Sync(a_machine()))
+        at_target.ask(messages.PrepareMigrationTarget("m1", machine))
+        at_source.ask(messages.Sync(machine))
         (qemu,) = source.qemu()
         at_source.ask(messages.Migrate("m1"))
         viewer.expect("GUEST-READY", seconds=60)

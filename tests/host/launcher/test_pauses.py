@@ -35,6 +35,7 @@ def paused_by_a_fault(status: messages.Status) -> bool:
     return status.domain is not None and (status.domain.state, status.domain.reason) == ("paused", "I/O error")
 
 
+@pytest.mark.sample(2, "drivers of a full disk")
 @pytest.mark.parametrize("driver", [{}, {"driver": {"errorPolicy": "enospace"}}], ids=["default", "enospace"])
 def test_guest_with_a_full_disk_pauses_and_resumes_with_room(start_on: Callable[[str], Launcher], driver: dict[str, Any]) -> None:
     pod = start_on("8m")
