@@ -9,7 +9,7 @@ import pytest
 
 from launcher.protocol import messages
 from tests.host.launcher import guest, sandbox
-from tests.host.launcher.sandbox import Launcher, a_machine
+from tests.host.launcher.sandbox import DEBIAN_KERNEL_BOOT, Launcher, a_machine
 
 pytestmark = [pytest.mark.host, pytest.mark.timeout(200)]
 MIB = 1 << 20
@@ -76,9 +76,10 @@ def test_guest_with_a_full_disk_pauses_and_resumes_with_room(start_on: Callable[
 
 
 def test_a_guest_that_went_to_sleep_is_woken(start_on: Callable[[str], Launcher]) -> None:
+    """At a wake-up, QEMU would load a kernel that started by PVH again, over the sleeping one."""
     pod = start_on("")
     with pod.client() as client, pod.console() as viewer:
-        client.ask(messages.Sync(a_machine()))
+        client.ask(messages.Sync(a_machine(firmware={"kernelBoot": DEBIAN_KERNEL_BOOT})))
         viewer.expect("GUEST-READY")
         viewer.expect("# ")
         viewer.type("echo mem > /sys/power/state; echo AWA''KE\n")
