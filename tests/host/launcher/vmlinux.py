@@ -1,6 +1,6 @@
 """The uncompressed kernel in a bzImage, which QEMU starts by PVH.
 
-Its header says where the payload is (Linux, Documentation/arch/x86/boot.rst); the payload ends with four bytes of its size.
+The header has the payload's offset and length (Linux, Documentation/arch/x86/boot.rst). The size follows in the last four bytes.
 """
 
 from __future__ import annotations
