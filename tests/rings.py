@@ -83,7 +83,7 @@ ROWS: Final = (
     _row("host/launcher/test_ending.py", 60, "launcher/main"),
     _row("host/launcher/test_firmware.py", 70, "launcher/domain", "launcher/main"),
     _row("host/launcher/test_first_boot.py", 35, "launcher/main", "launcher/domain"),
-    _row("host/launcher/test_further_devices.py", 45, "launcher/domain"),
+    _row("host/launcher/test_further_devices.py", 35, "launcher/domain"),
     _row("host/launcher/test_guest_agent.py", 20, "launcher/main", "launcher/hypervisor"),
     _row("host/launcher/test_hardware.py", 25, "launcher/domain"),
     _row("host/launcher/test_network_disks.py", 40, "launcher/domain", "launcher/main"),

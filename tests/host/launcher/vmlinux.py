@@ -14,7 +14,7 @@ from typing import Final
 LZ4_LEGACY: Final = b"\x02\x21\x4c\x18"
 XZ: Final = b"\xfd7zXZ"
 _BLOCK_BYTES: Final = 8 << 20
-"""Of one uncompressed block of LZ4's legacy format."""
+"""Size of the largest uncompressed block in LZ4's legacy format."""
 
 
 def uncompressed(image: bytes) -> bytes:
