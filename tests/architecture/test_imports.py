@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator
 
 from tests.architecture.test_book import sections
-from tests.architecture.test_structure import PACKAGES, ROOT, modules
+from tests.architecture.test_structure import PACKAGES, ROOT, modules, statements
 
 KNOWN = {*sys.stdlib_module_names, "_typeshed"}
 BY_IMPORTLIB = {("apiserver.kubectl.kubeconfig", "kubernetes_asyncio")}
@@ -26,7 +26,7 @@ def table() -> dict[str, tuple[set[str], set[str]]]:
 def imports() -> Iterator[tuple[str, str]]:
     for path in modules():
         module = ".".join(path.relative_to(ROOT).with_suffix("").parts)
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in statements(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Import | ast.ImportFrom):
                 start = f"{node.module}." if isinstance(node, ast.ImportFrom) else ""
                 yield from ((module, start + each.name) for each in node.names)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.architecture.test_structure import ROOT, modules
+from tests.architecture.test_structure import ROOT, modules, statements
 
 HOLDERS = {
     "httptools": {"apiserver/client"},  # client of virt-api, virt-controller, virt-handler
@@ -33,7 +33,7 @@ def imports() -> dict[str, set[str]]:
 
 
 def imported(tree: ast.Module) -> Iterator[str]:
-    for node in ast.walk(tree):
+    for node in statements(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module:

@@ -18,6 +18,17 @@ def modules() -> list[Path]:
     return [path for package in PACKAGES for path in (ROOT / package).rglob("*.py") if "_pb2" not in path.name]
 
 
+def statements(tree: ast.Module) -> Iterator[ast.stmt]:
+    """Yield all statements, without expressions, which are most of a tree."""
+    waiting: list[ast.AST] = [*tree.body]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.stmt):
+            yield node
+        for inner in ("body", "orelse", "finalbody", "handlers", "cases"):
+            waiting += getattr(node, inner, ())
+
+
 def parsed(containing: str = "") -> Iterator[tuple[Path, ast.Module]]:
     """Yield path and syntax tree of our modules with text that matches this regular expression."""
     for path in modules():
