@@ -168,7 +168,7 @@ async def test_every_verb_is_cut(world: World) -> None:
     assert VERBS.keys() == world.first.hubs[VIRTUAL_MACHINES.plural].verbs.keys()
 
 
-@pytest.mark.sample(8, "cuts of virt-api and etcd")
+@pytest.mark.sample(4, "cuts of virt-api and etcd")
 @pytest.mark.parametrize("verb", VERBS)
 @pytest.mark.parametrize(("killed", "is_lost"), CUTS, ids=lambda value: {True: "lost", False: "unanswered"}.get(value, value))
 async def test_repeated_call_carries_a_verb_out_once(world: World, verb: str, killed: str, *, is_lost: bool) -> None:
@@ -192,7 +192,7 @@ async def test_repeated_call_carries_a_verb_out_once(world: World, verb: str, ki
     assert step >= 1
 
 
-@pytest.mark.sample(8, "cuts of virt-api and etcd")
+@pytest.mark.sample(4, "cuts of virt-api and etcd")
 @pytest.mark.parametrize("verb", VERBS)
 @pytest.mark.parametrize(("killed", "is_lost"), CUTS, ids=lambda value: {True: "lost", False: "unanswered"}.get(value, value))
 async def test_dry_run_that_is_cut_leaves_nothing(world: World, verb: str, killed: str, *, is_lost: bool) -> None:

@@ -80,6 +80,8 @@ class Cluster:
     began: str = field(default_factory=lambda: times.to_rfc3339(datetime.now(UTC)))
     tokens: dict[str, Json] = field(default_factory=dict)
     contexts: dict[str | None, ssl.SSLContext] = field(default_factory=dict)
+    sessions: dict[str | None, aiohttp.ClientSession] = field(default_factory=dict)
+    """Kept, because a handshake takes milliseconds of processor time."""
 
     def admit(self, path: str, obj: Json) -> None:
         if path == REVIEWS:
@@ -98,8 +100,9 @@ class Cluster:
     ) -> tuple[int, Any]:
         given = [*headers, ("Content-Type", f"application/{kind}")]
         data = json.dumps(body).replace(MOMENT, self.began).encode() if body is not None else None
-        session = aiohttp.ClientSession(self.url, connector=aiohttp.TCPConnector(ssl=self.tls(by)))
-        async with session, session.request(method, path, data=data, headers=given) as response:
+        if by not in self.sessions:
+            self.sessions[by] = aiohttp.ClientSession(self.url, connector=aiohttp.TCPConnector(ssl=self.tls(by)))
+        async with self.sessions[by].request(method, path, data=data, headers=given) as response:
             text = (await response.text()).replace(self.began, MOMENT)
             return response.status, json.loads(text) if text.startswith("{") else text
 
@@ -160,14 +163,18 @@ async def serving(
         kept = storage or MemoryStorage()
         async with running.running(given, lambda client: kinds(given, client), kept) as (host, port):
             made.url = f"https://{host}:{port}"
-            async with asyncio.timeout(10):
-                while (await made.ask("GET", "/readyz", by=None))[0] != 200:
-                    await asyncio.sleep(0.02)
-            machine = await made.admin("POST", f"{BASE}/virtualmachines", MACHINE)
-            for number in (1, 2):
-                await kube.put("/api/v1/pods", launcher_pod(machine, f"p{number}", f"uid-{number}"))
-            await made.put_status(VM_STATUS, SCHEDULED)
-            yield made
+            try:
+                async with asyncio.timeout(10):
+                    while (await made.ask("GET", "/readyz", by=None))[0] != 200:
+                        await asyncio.sleep(0.02)
+                machine = await made.admin("POST", f"{BASE}/virtualmachines", MACHINE)
+                for number in (1, 2):
+                    await kube.put("/api/v1/pods", launcher_pod(machine, f"p{number}", f"uid-{number}"))
+                await made.put_status(VM_STATUS, SCHEDULED)
+                yield made
+            finally:
+                for each in made.sessions.values():
+                    await each.close()
 
 
 @pytest.fixture

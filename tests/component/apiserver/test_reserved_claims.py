@@ -180,7 +180,6 @@ async def world(pki: Pki, tmp_path_factory: pytest.TempPathFactory) -> AsyncIter
             cutting.disarm()
 
 
-@pytest.mark.sample(4, "cuts of virt-api and etcd at reserved claims")
 @pytest.mark.parametrize(("killed", "is_lost"), CUTS, ids=lambda value: {True: "lost", False: "unanswered"}.get(value, value))
 @pytest.mark.parametrize("name", CASES)
 async def test_repeated_write_ends_with_one_holder(world: World, name: str, killed: str, *, is_lost: bool) -> None:
