@@ -38,8 +38,10 @@ class AggregatingAPI(FakeAPI):
         """
         server = _process(directory, *flags) if flags else _server(directory)
         try:
-            async with server as self._behind, aiohttp.ClientSession() as self._session:
-                yield self._behind
+            async with server as self._behind:
+                connector = aiohttp.TCPConnector(ssl=self._behind.ssl_context(), limit=0)
+                async with aiohttp.ClientSession(connector=connector) as self._session:
+                    yield self._behind
         finally:
             self._behind = None
 
@@ -54,9 +56,7 @@ class AggregatingAPI(FakeAPI):
         kept = {key: value for key, value in request.headers.items() if key in ("Accept", "Content-Type", "User-Agent")}
         url = self._behind.server + request.path_qs
         body = await request.read() or None
-        async with self._session.request(
-            request.method, url, data=body, headers=kept, ssl=self._behind.ssl_context(), timeout=aiohttp.ClientTimeout(total=None)
-        ) as answer:
+        async with self._session.request(request.method, url, data=body, headers=kept, timeout=aiohttp.ClientTimeout(total=None)) as answer:
             if request.method != "GET" and answer.ok:
                 self.written.append((request.method, request.path))
             response = web.StreamResponse(status=answer.status, headers={"Content-Type": answer.headers["Content-Type"]})
