@@ -9,9 +9,9 @@ from tests.testbed import ahead
 
 
 def test_both_run_at_once_and_the_background_is_waited_for(tmp_path: Path) -> None:
-    background = f"until test -e {tmp_path}/asked; do sleep 0.05; done; sleep 0.3; nice >{tmp_path}/built"
+    background = f"until test -e {tmp_path}/asked; do sleep 0.05; done; sleep 0.3; touch {tmp_path}/built"
     assert ahead.run(background, ["touch", str(tmp_path / "asked")], tmp_path / "log") == 0
-    assert int((tmp_path / "built").read_text()) >= ahead.NICENESS
+    assert (tmp_path / "built").exists()
 
 
 def test_failed_background_fails_the_run_and_shows_its_log(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
