@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import fcntl
 import os
 import shlex
 import shutil
@@ -285,14 +286,16 @@ class Launcher:
         return self.process.wait()
 
     def kill(self) -> None:
-        if self.process.poll() is None:
-            # A PID namespace ends with its first process, and libvirt's files have the namespace's pids.
-            pids = self._children() if self._first else [*self.qemu(), *pids_in(self.run_directory / "libvirt/libvirtd.pid")]
+        runs = self.process.poll() is None
+        # A PID namespace ends with its first process, and libvirt's files have the namespace's pids.
+        within = self._children() if self._first and runs else []
+        pids = within if self._first else [*self.qemu(), *owners(self.run_directory / "libvirt/libvirtd.pid")]
+        if runs:
             self.process.kill()
             self.process.wait()
-            for pid in pids:
-                with suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
+        for pid in pids:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
         while self._mounted:
             subprocess.run(["umount", "--lazy", self._mounted.pop()], check=False)
 
@@ -300,6 +303,16 @@ class Launcher:
 def pids_in(path: Path) -> list[int]:
     with suppress(FileNotFoundError, ValueError):
         return [int(path.read_text())]
+    return []
+
+
+def owners(path: Path) -> list[int]:
+    """Return the pid in a file that its process locks while it runs, because the number may be another process's later."""
+    with suppress(FileNotFoundError), path.open("r+b") as file:
+        try:
+            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            return pids_in(path)
     return []
 
 
