@@ -106,6 +106,10 @@ class Observer:
             assert self._looked.wait_for(lambda: condition(*self.views), seconds), f"still {self.views}"
         self._is_awaited = False
 
+    def look_again(self, times: int, seconds: float = 30.0) -> None:
+        wanted = self.samples + times
+        self.wait(lambda _source, _target: self.samples >= wanted, seconds)
+
     def close(self) -> None:
         self._closed.set()
         self._thread.join(10)

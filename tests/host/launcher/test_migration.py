@@ -288,7 +288,9 @@ def when_it_appears(watch: Observer, relays: tuple[relay.Relay, ...]) -> None:
 
 
 def when_the_source_stands_still(watch: Observer, relays: tuple[relay.Relay, ...]) -> None:
-    watch.wait(lambda source, _target: source == paused(libvirt.VIR_DOMAIN_PAUSED_MIGRATION))
+    """Wait for this moment, or the next: a starved observer can miss it."""
+    arrived = paused(libvirt.VIR_DOMAIN_PAUSED_USER)
+    watch.wait(lambda source, target: source == paused(libvirt.VIR_DOMAIN_PAUSED_MIGRATION) or target == arrived)
 
 
 def when_it_has_arrived(watch: Observer, relays: tuple[relay.Relay, ...]) -> None:
@@ -345,10 +347,9 @@ def test_broken_connection_leaves_exactly_one_guest(start: Callable[[], Launcher
                     watch.wait(lambda source, _target: source[0] == libvirt.VIR_DOMAIN_RUNNING)
                     target.process.send_signal(signal.SIGTERM)
                     assert target.wait() == 0
-                time.sleep(0.2)
+                watch.look_again(20)
             with never_again("two QEMU"):
                 assert watch.faults == []
-            assert watch.samples > 20
             with never_again("two QEMU"):
                 assert len(source.qemu() + target.qemu()) == 1, moment
             if migration.state == "succeeded":
