@@ -286,13 +286,14 @@ class Launcher:
         return self.process.wait()
 
     def kill(self) -> None:
-        runs = self.process.poll() is None
-        # A PID namespace ends with its first process, and libvirt's files have the namespace's pids.
-        within = self._children() if self._first and runs else []
-        pids = within if self._first else [*self.qemu(), *owners(self.run_directory / "libvirt/libvirtd.pid")]
-        if runs:
+        if self.process.poll() is None:
+            namespace = namespace_of(self.process.pid)
+            children = self._children() if self._first else []  # a PID namespace ends with its first process
             self.process.kill()
             self.process.wait()
+            pids = children if self._first else processes_in(namespace)
+        else:
+            pids = [] if self._first else [*self.qemu(), *owners(self.run_directory / "libvirt/libvirtd.pid")]
         for pid in pids:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
@@ -304,6 +305,18 @@ def pids_in(path: Path) -> list[int]:
     with suppress(FileNotFoundError, ValueError):
         return [int(path.read_text())]
     return []
+
+
+def namespace_of(pid: int) -> str:
+    with suppress(OSError):  # it may be gone
+        return str(Path(f"/proc/{pid}/ns/mnt").readlink())
+    return ""
+
+
+def processes_in(namespace: str) -> list[int]:
+    """Return the pids of the processes in a mount namespace, unless it is this process' own."""
+    pids = (int(path.name) for path in Path("/proc").glob("[0-9]*"))
+    return [pid for pid in pids if namespace_of(pid) == namespace != namespace_of(os.getpid())]
 
 
 def owners(path: Path) -> list[int]:
