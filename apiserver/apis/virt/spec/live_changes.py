@@ -142,7 +142,7 @@ def limits(vm: Mapping[str, Any], found: Sequence[Difference]) -> str:
     desired, runs = running.domains_of(vm)
     takes = dig_vm(vm, "status", "domain", "liveChanges") or ()
     told = []
-    if PROCESSORS.what in takes and any(each.path.startswith("spec.domain.cpu") for each in found):
+    if PROCESSORS.what in takes:
         told.append(_limit_of_sockets(desired, runs))
     if MEMORY.what in takes and any(each.path in (str(MEMORY), "spec.domain.memory") for each in found):
         told.append(_limit_of_memory(desired, runs))

@@ -90,6 +90,12 @@ def test_expected_failures_are_pending_while_patience_lasts() -> None:
     assert states == ["Pending", "Pending", "Failed"]
 
 
+def test_an_unfinished_step_is_pending_unless_it_failed() -> None:
+    waits = device_steps.unfinished(AttachDisk(DATA), "imports", None, 5.0)
+    fails = device_steps.unfinished(AttachDisk(DATA), "imports", None, 5.0, has_failed=True)
+    assert [(each.count, each.again, each.state) for each in (waits, fails)] == [(2, 5.0, "Pending"), (2, 5.0, "Failed")]
+
+
 def test_removal_of_a_disk_that_was_not_attached_ends_the_pause() -> None:
     failed = {PATH: device_steps.failure_after(AttachDisk(full(DATA)), "no image", None, 10.0)}
     assert step(a_vm([ROOT, DATA]), a_launcher("root"), failed, now=10.5) == ""

@@ -71,6 +71,7 @@ IMPORTED: dict[str, Any] = {
     "type": "PersistentVolumeClaim",
     "source": {"name": "x", "import": {"http": {"url": "http://server/x"}}},
 }
+SIGNED = {**IMPORTED, "source": {"name": "x", "import": {"http": {"url": "http://server/x", "checksum": "sha256:0"}}}}
 EPHEMERAL: dict[str, Any] = {"name": "x", "type": "PersistentVolumeClaim", "source": {"name": "x", "ephemeral": True, "sizeLimit": "2Mi"}}
 
 
@@ -105,6 +106,13 @@ def test_new_disks_count_if_the_launcher_takes_them() -> None:
     vm["status"]["domain"]["liveChanges"] = [hot_plug.OVERLAY]
     assert running.domains_of(hot_plug.with_added(vm))[1]["devices"]["disks"] == [ROOT, BLANK]
     assert vm["status"]["running"]["domain"]["devices"]["disks"] == [ROOT]
+    vm["spec"]["domain"]["memory"] = {"guest": "2Gi"}
+    assert running.domains_of(hot_plug.with_added(vm))[1]["memory"] == {"guest": "1Gi"}
+
+
+def test_disks_without_claims_wait_for_them() -> None:
+    found = [{"name": each, "reason": reason} for each, reason in (("a", "ClaimNotFound"), ("b", "ClaimTerminating"), ("c", "DiskInUse"))]
+    assert hot_plug.without_claims(a_vm([ROOT], None, *found)) == tuple(found[:2])
 
 
 def a_drive(medium: str | None = None, **more: Any) -> dict[str, Any]:
@@ -175,6 +183,7 @@ def test_other_drives_keep_their_media() -> None:
         (DATA, "data", "", layout.DISKS_DIRECTORY),
         ({**DATA, "source": {"name": "Data"}}, "data", "", layout.DISKS_DIRECTORY),
         (IMPORTED, 'x import:{"http": {"url": "http://server/x"}}', "", layout.DISKS_DIRECTORY),
+        (SIGNED, 'x import:{"http": {"checksum": "sha256:0", "url": "http://server/x"}}', "", layout.DISKS_DIRECTORY),
         (a_drive(**IMAGE), "image:registry/x", "registry/x", layout.IMAGES_DIRECTORY),
         (a_drive(type="Image"), "image:", "", layout.IMAGES_DIRECTORY),
         (a_drive(), "", "", layout.DISKS_DIRECTORY),

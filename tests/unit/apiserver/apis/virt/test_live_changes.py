@@ -175,6 +175,7 @@ def test_guest_gets_processors_up_to_its_maximum() -> None:
         (1, live_changes.KNOWN, "live, sockets only grow"),
         (5, ["disk.ioTune"], ""),
         (5, None, ""),
+        (2, live_changes.KNOWN, ""),
     ],
 )
 def test_processors_outside_the_limits_are_told(number: int, supported: Any, expected: str) -> None:
@@ -245,6 +246,8 @@ def test_other_edits_of_memory_need_a_restart(given: dict[str, Any], amount: str
     vm = edited(a_guest_with_memory(**given), guest_memory(amount))
     assert live_changes.limits(vm, live_changes.rest(vm)) == (why and f"live, {why}")
     assert "spec.domain.memory.guest" in told(vm)
+    vm["status"]["domain"]["liveChanges"] = ["disk.ioTune"]
+    assert live_changes.limits(vm, live_changes.rest(vm)) == ""
     assert live_changes.MEMORY not in live_changes.wanted(vm)
 
 

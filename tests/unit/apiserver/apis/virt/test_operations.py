@@ -113,3 +113,7 @@ def test_an_operation_without_times_ends_without_one() -> None:
         before: dict[str, Any] = dict(nothing)
         operations.end_with_attempts(nothing)
         assert nothing == before
+
+
+def test_numbers_fit_into_an_int32() -> None:
+    assert 1 << 20 < operations.MAX_NUMBER < 1 << 31

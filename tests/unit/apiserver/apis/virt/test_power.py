@@ -399,7 +399,9 @@ def test_a_suspended_machine_is_off_until_a_later_start(strategy: str) -> None:
     off = (False, 1, "Suspended")
     assert _brief(_vm(strategy, a1="Suspended")) == off
     assert _brief(_vm(strategy, a1="Suspended", request=_request("Start", 1, strategy))) == off
-    assert _brief(_vm(strategy, a1="Suspended", request=_request("Stop", 1, strategy))) == off
+    for attempt in (1, 2):
+        assert _brief(_vm(strategy, a1="Suspended", request=_request("Stop", attempt, strategy))) == off
+    assert _brief(_vm(strategy, a1="Failed", a2="Suspended", request=_request("Start", 1, strategy))) == (False, 2, "Suspended")
     assert _brief(_vm(strategy, a1="Suspended", request=_request("Start", 2, strategy))) == (True, 2, "Requested")
     assert _brief(_vm(strategy, a1="Suspended", request=_request("Start", 2, "Other"))) == off
 
@@ -427,3 +429,28 @@ def test_a_machine_of_a_lost_node_is_off_until_a_later_start(strategy: str) -> N
     assert _brief(_lost(_vm(strategy, a1="Failed"), "False"))[2] != "NodeLost"
     assert _brief(_lost(_vm(strategy, attempt=2, a1="Failed")))[2] != "NodeLost", "the next attempt runs"
     assert _brief(_lost(_vm("Halted", a1="Failed"))) == (False, 1, "Halted")
+
+
+@pytest.mark.parametrize(("requested", "expected"), [(None, 30), (5, 5), (60, 30), (0, 0)])
+def test_a_stop_shortens_the_grace_period_only(requested: int | None, expected: int) -> None:
+    given = {} if requested is None else {"gracePeriodSeconds": requested}
+    vm = _vm(a1={"nodeName": "node1"}, request={**_request("Stop", 1), **given})
+    vm["spec"]["terminationGracePeriodSeconds"] = 30
+    assert power.grace_seconds(vm) == expected
+
+
+def test_a_start_requires_nodes_of_its_own_attempt_only() -> None:
+    vm = _vm(request={**_request("Start", 2), "nodeSelector": {"disk": "fast"}})
+    assert [dict(power.node_selector(vm, attempt)) for attempt in (1, 2, 3)] == [{}, {"disk": "fast"}, {}]
+    assert dict(power.node_selector(_vm(request=_request("Start", 2)), 2)) == {}
+
+
+def test_the_newest_calls_are_kept_by_id() -> None:
+    vm: dict[str, Any] = {}
+    assert power.call_of(vm, "a") is None
+    for call in ("b", "a", "c"):
+        power.keep_call(vm, call, "start")
+    assert [power.call_of(vm, each) for each in ("a", "d")] == [{"id": "a", "verb": "start"}, None]
+    for number in range(power.MAX_CALLS_KEPT):
+        power.keep_call(vm, f"n{number}", "stop")
+    assert [each["id"] for each in vm["status"]["calls"]] == [f"n{number}" for number in range(power.MAX_CALLS_KEPT)]

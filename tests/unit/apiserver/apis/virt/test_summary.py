@@ -136,6 +136,8 @@ def test_wide_table_tells_what_a_ready_guest_lacks() -> None:
     change = {"path": "spec.domain.memory.guest", "state": "Pending", "message": "the node is full"}
     assert summary.reason(a_vm("Running", conditions=[ready, restart], changes=[change], **GOES_ON)) == restart["message"]
     assert summary.reason(a_vm("Running", conditions=[ready], changes=[change], **GOES_ON)) == "spec.domain.memory.guest: the node is full"
+    del change["message"]
+    assert summary.reason(a_vm("Running", conditions=[ready], changes=[change], **GOES_ON)) == "spec.domain.memory.guest: Pending"
     volumes = [{"name": "os"}, {"name": "data", "message": "PersistentVolumeClaim data does not exist"}]
     waits = a_vm("Running", conditions=[ready], volumeStatus=volumes, **GOES_ON)
     assert summary.reason(waits) == "disk data: PersistentVolumeClaim data does not exist"
