@@ -314,9 +314,11 @@ def namespace_of(pid: int) -> str:
 
 
 def processes_in(namespace: str) -> list[int]:
-    """Return the pids of the processes in a mount namespace, unless it is this process' own."""
+    """Return the pids of the processes in a mount namespace; none if it is unknown (empty) or this process' own."""
+    if namespace in ("", namespace_of(os.getpid())):
+        return []
     pids = (int(path.name) for path in Path("/proc").glob("[0-9]*"))
-    return [pid for pid in pids if namespace_of(pid) == namespace != namespace_of(os.getpid())]
+    return [pid for pid in pids if namespace_of(pid) == namespace]
 
 
 def owners(path: Path) -> list[int]:

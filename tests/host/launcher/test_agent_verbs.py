@@ -77,7 +77,7 @@ def runs_commands(client: Client) -> None:
         assert (refused.reason, refused.message) == ("Failed", told)
     missing = client.call(messages.Execute(("/bin/nothing",), 10))
     while isinstance(missing, messages.Refusal) and "an earlier command" in missing.message:
-        time.sleep(0.5)
+        time.sleep(0.5)  # the agent runs one command at a time
         missing = client.call(messages.Execute(("/bin/nothing",), 10))
     assert isinstance(missing, messages.Refusal)
     assert "/bin/nothing" in missing.message
