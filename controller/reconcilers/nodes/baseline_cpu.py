@@ -118,7 +118,6 @@ def _offers(node: Object) -> bool:
     return any(dig(node, "status", each, names.KVM_RESOURCE) not in (None, "0") for each in ("allocatable", "capacity"))
 
 
-@lru_cache
 def _has_models(processors: frozenset[str]) -> bool:
     return any(each.startswith(names.CPU_MODEL_LABELS) for each in processors)
 

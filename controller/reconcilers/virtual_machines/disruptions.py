@@ -57,9 +57,11 @@ def report(seen: Observed) -> tuple[Action, ...]:
         new = new_condition(seen.vm, conditions.DISRUPTION_TARGET, "True", reason, message)
         changed = with_condition(dig_vm(seen.vm, "status", "conditions"), new, now=times.to_rfc3339(seen.now))
         return (WriteStatus({**statuses.status_of(seen), "conditions": changed}), Emit("Warning", reason, message))
-    if found is not None and stored is not None and stored.get("observedGeneration", generation_of(seen.vm)) != generation_of(seen.vm):
+    if stored is None:
+        return ()
+    if found is not None and stored.get("observedGeneration", generation_of(seen.vm)) != generation_of(seen.vm):
         return (WriteStatus(with_conditions_judged(seen.vm, statuses.status_of(seen), (conditions.DISRUPTION_TARGET,))),)
-    if found is None and stored is not None and _goes_on(seen) and not _settles(seen):
+    if found is None and _goes_on(seen) and not _settles(seen):
         changed = without_condition(dig_vm(seen.vm, "status", "conditions"), conditions.DISRUPTION_TARGET)
         return (WriteStatus({**statuses.status_of(seen), "conditions": changed}),)
     return ()
@@ -97,11 +99,12 @@ def _settles(seen: Observed) -> float:
 
 
 def _of_pod(seen: Observed) -> tuple[str, str] | None:
-    pod = own_pod(seen, seen.pods)
-    if pod is not None and pod_state.lacked_devices(pod):
+    if (pod := own_pod(seen, seen.pods)) is None:
+        return None
+    if pod_state.lacked_devices(pod):
         return pod_state.LACKED_DEVICES, _told(pod, pod_state.LACKED_DEVICES)  # the attempt ends with the kubelet's message
     found = condition(dig(pod, "status", "conditions"), conditions.DISRUPTION_TARGET)
-    if pod is None or found is None or found.get("status") != "True":
+    if found is None or found.get("status") != "True":
         return None
     reason = pod_state.word(found.get("reason"), "Disrupted")
     detail = one_line(str(found.get("message") or ""), pod_state.MAX_MESSAGE)

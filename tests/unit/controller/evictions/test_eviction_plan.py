@@ -179,6 +179,8 @@ def test_pod_with_a_disk_of_the_guest_goes_after_the_guest() -> None:
     assert judged(vm, pod=pod).allowed
     vm["status"] |= {"nodeName": "node1", "volumeStatus": [{"name": "data", "hotplugVolume": {"attachPodUID": "of-the-disk"}}]}
     assert judged(vm, pod={**pod, "spec": {**pod["spec"], "nodeName": "node2"}}).allowed
+    assert judged(vm, pod={**pod, "metadata": {**pod["metadata"], "uid": "unrecorded"}}).allowed
+    assert judged(vm, pod={**pod, "metadata": {**pod["metadata"], "name": "virt-launcher-testvm-aaaaa"}}).allowed
     told = judged(vm, pod=pod)
     assert not told.allowed
     assert told.migration is None

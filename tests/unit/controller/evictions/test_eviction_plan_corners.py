@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
@@ -12,6 +12,20 @@ from controller.evictions.outcomes import Ended, History
 from tests.unit.controller.evictions.test_eviction_plan import NOW, a_running_vm, elsewhere, evacuation, judged
 from tests.unit.controller.reconcilers.builders import a_migration, a_pod, a_vm, an_attempt
 
+LEAVES: Final = {"sourcePod": a_pod()["metadata"]["name"], "sourcePodUID": uid_of(a_pod())}
+HOST_DISK: Final = {"type": "Migratable", "status": "False", "reason": "HostDisk", "message": "a disk"}
+
+
+def of_the_drain() -> dict[str, Any]:
+    made = elsewhere(1, "node1")
+    made["metadata"]["labels"]["kubevirt.io/drain"] = "true"
+    return made
+
+
+def stuck(vm: dict[str, Any]) -> dict[str, Any]:
+    vm["status"]["conditions"] = [HOST_DISK]
+    return vm
+
 
 def test_without_flags_two_leave_a_node_and_five_move() -> None:
     assert Limits() == Limits("LiveMigrateIfPossible", 2, 5)
@@ -20,7 +34,7 @@ def test_without_flags_two_leave_a_node_and_five_move() -> None:
 @pytest.mark.parametrize(("part", "value"), [("namespace", "aaa"), ("namespace", "zzz"), ("machine", "aaa"), ("machine", "zzz")])
 def test_unfinished_migrations_of_others_are_not_the_machines(part: str, value: str) -> None:
     """Without a recorded source, they seem to leave any pod that they are compared with."""
-    theirs, own = a_migration(), a_migration(phase="Running", sourcePod=a_pod()["metadata"]["name"], sourcePodUID=uid_of(a_pod()))
+    theirs, own = a_migration(), a_migration(phase="Running", **LEAVES)
     if part == "namespace":
         theirs["metadata"]["namespace"] = value
     else:
@@ -30,8 +44,7 @@ def test_unfinished_migrations_of_others_are_not_the_machines(part: str, value: 
 
 
 def test_each_pod_of_a_migration_is_told_what_it_is() -> None:
-    leaves = {"sourcePod": a_pod()["metadata"]["name"], "sourcePodUID": uid_of(a_pod())}
-    migration = a_migration(phase="Running", **leaves)
+    migration = a_migration(phase="Running", **LEAVES)
     source, target = judged(migrations=(migration,)), judged(pod=a_pod(migration="migration-uid"), migrations=(migration,))
     assert source.message == "the guest of virtual machine testvm must move to another node first: migration move, Running"
     assert target.message == "the guest of virtual machine testvm is migrating to this pod: migration move, Running"
@@ -39,9 +52,26 @@ def test_each_pod_of_a_migration_is_told_what_it_is() -> None:
     assert judged(migrations=(migration,)).message.endswith(": migration move, Running: half of it")
 
 
+@pytest.mark.parametrize(
+    ("given", "only_waits", "lasts"),
+    [
+        ({}, False, False),
+        ({"migrations": (elsewhere(1, "node1"), elsewhere(2, "node1"))}, True, False),
+        ({"migrations": (a_migration(phase="Running", **LEAVES),)}, True, False),
+        ({"migrations": (a_migration(phase="Running", **LEAVES),), "pod": a_pod(migration="migration-uid")}, True, False),
+        ({"vm": a_running_vm(evictionStrategy="External")}, False, True),
+        ({"vm": stuck(a_running_vm(evictionStrategy="LiveMigrate"))}, False, True),
+        ({"node": {"spec": {}}, "migrations": (of_the_drain(),)}, False, True),
+    ],
+)
+def test_refusal_says_whether_it_waits_or_lasts(given: dict[str, Any], *, only_waits: bool, lasts: bool) -> None:
+    found = judged(**given)
+    assert (found.allowed, found.only_waits, found.lasts, found.final) == (False, only_waits, lasts, False)
+
+
 @pytest.mark.parametrize("name", ["virt-launcher-testvm-00000", "virt-launcher-testvm-zzzzz"])
 def test_another_pod_of_a_machine_that_moves_may_go(name: str) -> None:
-    migration = a_migration(phase="Running", sourcePod=a_pod()["metadata"]["name"], sourcePodUID=uid_of(a_pod()))
+    migration = a_migration(phase="Running", **LEAVES)
     left_over = a_pod()
     left_over["metadata"] |= {"name": name, "uid": f"uid-of-{name}"}
     assert judged(pod=left_over, migrations=(migration,)).allowed
@@ -152,9 +182,7 @@ def test_migration_from_an_undrained_node_has_no_drain_label(node: Any) -> None:
 @pytest.mark.parametrize("is_movable", [True, False])
 def test_uncordon_keeps_a_guest_under_every_strategy(strategy: str, *, is_movable: bool) -> None:
     vm = a_running_vm(evictionStrategy=strategy)
-    if not is_movable:
-        vm["status"]["conditions"] = [{"type": "Migratable", "status": "False", "reason": "HostDisk", "message": "a disk"}]
-    told = judged(vm, node={"spec": {}}, migrations=(of_the_drain(),))
+    told = judged(vm if is_movable else stuck(vm), node={"spec": {}}, migrations=(of_the_drain(),))
     assert (told.allowed, told.migration, told.status, told.waits_at) == (False, None, None, None)
     assert told.message == (
         "node node1 was uncordoned, which ended its drain: the guest of virtual machine testvm stays. Interrupt kubectl drain, or cordon "
@@ -164,7 +192,7 @@ def test_uncordon_keeps_a_guest_under_every_strategy(strategy: str, *, is_movabl
 
 def test_new_cordon_resumes_the_drain_and_reports_migrations() -> None:
     assert judged(migrations=(of_the_drain(),)).migration is not None
-    own = a_migration(phase="Running", sourcePod=a_pod()["metadata"]["name"], sourcePodUID=uid_of(a_pod()))
+    own = a_migration(phase="Running", **LEAVES)
     assert "migration move, Running" in judged(node={}, migrations=(of_the_drain(), own)).message
     assert (
         "has just moved"
@@ -175,12 +203,6 @@ def test_new_cordon_resumes_the_drain_and_reports_migrations() -> None:
 @pytest.mark.parametrize("phase", ["Scheduling", "Stopping", "Unknown"])
 def test_after_an_uncordon_a_pod_without_a_running_guest_may_go(phase: str) -> None:
     assert judged(a_vm(phase=phase, attempts=[an_attempt()]), node={}, migrations=(of_the_drain(),)).allowed
-
-
-def of_the_drain() -> dict[str, Any]:
-    made = elsewhere(1, "node1")
-    made["metadata"]["labels"]["kubevirt.io/drain"] = "true"
-    return made
 
 
 @pytest.mark.parametrize(

@@ -48,6 +48,7 @@ def test_tie_of_run_times_is_broken() -> None:
 @pytest.mark.parametrize(
     "other",
     [
+        pytest.param(NEW, id="one without an attempt"),
         pytest.param(machine("other", ""), id="one that never ran, and tries again"),
         pytest.param(machine("other", EARLIER, runStrategy="Halted"), id="one that is to be off"),
         pytest.param(machine("other", EARLIER, runStrategy="Once"), id="one whose only attempt is over"),

@@ -226,7 +226,9 @@ def test_guest_gets_memory_up_to_its_maximum_and_returns_it(amount: str) -> None
     assert live_changes.of(vm) == (live_changes.MEMORY,)
     assert told(vm) == []
     assert "running" not in with_status(vm, changes=[entry("spec.domain.memory.guest", "Applied")])["status"]
-    assert told(with_status(vm, changes=[entry("spec.domain.memory.guest", "Failed")])) == ["spec.domain.memory.guest"]
+    failed = with_status(vm, changes=[entry("spec.domain.memory.guest", "Failed")])
+    assert told(failed) == ["spec.domain.memory.guest"]
+    assert live_changes.limits(failed, live_changes.rest(failed)) == ""
 
 
 @pytest.mark.parametrize(

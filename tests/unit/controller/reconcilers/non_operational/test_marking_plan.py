@@ -77,6 +77,7 @@ def test_machines_of_one_namespace_cause_no_taint() -> None:
     assert told.message.endswith("it is not tainted, because these machines are in one namespace")
     tainted = dataclasses.replace(FAILING, node=node("NoSchedule", told=told), verdict=verdict)
     assert plan(tainted) == (SetTaint(None),)
+    assert plan(dataclasses.replace(FAILING, verdict=dataclasses.replace(PAUSED, namespaces=3))) == plan(FAILING)
 
 
 @pytest.mark.parametrize("verdict", [PAUSED, TRIAL])
@@ -92,7 +93,7 @@ def test_if_most_nodes_fail_the_condition_says_so(verdict: Verdict) -> None:
 
 
 def test_nodes_on_trial_and_reporting_ones_count() -> None:
-    verdicts = marking_plan.Verdicts(frozenset({"node1"}), {"node1": PAUSED, "node2": TRIAL}, are_too_many=False)
+    verdicts = marking_plan.Verdicts(frozenset({"node1"}), {"node1": PAUSED, "node2": TRIAL, "node4": TRIAL}, are_too_many=False)
     census = Census(reporting=2, unreachable=3)
     assert marking_plan.observe(node(), verdicts, census, "NoSchedule", NOW) == FAILING
     other = {"metadata": {"name": "node3"}}

@@ -64,12 +64,22 @@ def test_disruption_is_reported_once_for_the_own_pod_only() -> None:
     assert told(machine()) == ()
 
 
-def test_spec_edit_updates_only_the_conditions_generation() -> None:
-    vm = machine(OTHER, {**TOLD, "observedGeneration": 1})
+def test_pod_that_lacked_devices_is_reported_in_few_words() -> None:
+    pod = a_pod(phase="Failed")
+    pod["status"] |= {"reason": "UnexpectedAdmissionError", "message": "no devices"}
+    _, event = told(machine(), pod)
+    rejected = "was rejected by the kubelet, usually because a device plugin is restarting"
+    assert event == Emit("Warning", "UnexpectedAdmissionError", f"pod {name_of(pod)} on node node1 {rejected}")
+
+
+@pytest.mark.parametrize("before", [1, 9])
+def test_spec_edit_updates_only_the_conditions_generation(before: int) -> None:
+    vm = machine(OTHER, {**TOLD, "observedGeneration": before})
     vm["metadata"]["generation"] = 7
     (write,) = told(vm, disrupted())
     assert isinstance(write, WriteStatus)
     assert write.status["conditions"] == [OTHER, {**TOLD, "observedGeneration": 7}]
+    assert told(vm) == (), "without the pod, the condition stays"
 
 
 def test_disruption_is_cleared_when_the_guest_is_in_another_pod() -> None:
@@ -126,7 +136,7 @@ def test_an_eviction_that_was_allowed_may_still_come(since: str, left: float) ->
     assert [each for each in plan(observed) if isinstance(each, Requeue)] == [again]
 
 
-@pytest.mark.parametrize("since", ["2026-01-01T00:00:50Z", None])
+@pytest.mark.parametrize("since", ["2026-01-01T00:00:50Z", "2026-01-01T00:00:40Z", None])
 def test_an_eviction_that_something_else_refused_is_taken_back(since: str | None) -> None:
     vm = machine(OTHER, allowed(since))
     (write,) = told(vm, a_pod())
