@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from apiserver.apis.meta import times
 from apiserver.apis.meta.objects import condition, name_of
 from controller.reconcilers.actions import Action, Emit, Requeue, WriteStatus
 from controller.reconcilers.launcher_pods.launcher_pod import launcher_pod
@@ -163,6 +164,12 @@ def test_events_of_every_api_are_dated_and_strange_ones_harmless() -> None:
     assert trim_event({}) == {"message": "", "last": ""}
     assert len(trim_event({"message": "x" * 100000})["message"]) == 500
     assert fault(FIRST_BOOT, [{**an_event("disk-0", 'secret "user" not found'), "last": "yesterday"}]) is not None
+
+
+@pytest.mark.parametrize(("seconds", "counts"), [(-3600, True), (60, True), (61, False)])
+def test_events_of_the_future_do_not_count(seconds: int, *, counts: bool) -> None:
+    event = an_event("disk-0", "", times.to_rfc3339(BOUND + timedelta(seconds=seconds)))
+    assert mounted_sources.is_of_now(event, BOUND) is counts
 
 
 def pending(*, conditions: list[dict[str, Any]] | None = None) -> dict[str, Any]:
