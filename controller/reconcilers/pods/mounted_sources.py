@@ -101,8 +101,13 @@ def _of_import(disk: Object, volume: str, path: str) -> Iterable[Source]:
 
 def is_to_read(vm: Object, pod: Object, now: datetime) -> bool:
     """Return whether a waiting pod mounts sources, and the kubelet has had time to report missing ones."""
+    return has_waited(pod, now) and bool(of(vm))
+
+
+def has_waited(pod: Object, now: datetime) -> bool:
+    """Return whether a pod waits for volumes and networks, and the kubelet has had time to report a problem."""
     waited = waiting_seconds(pod, now)
-    return waited is not None and not 0 <= waited < FIRST_LOOK_SECONDS and bool(of(vm))
+    return waited is not None and not 0 <= waited < FIRST_LOOK_SECONDS
 
 
 def requeue_seconds(vm: Object, pod: Object, now: datetime) -> float | None:

@@ -33,8 +33,7 @@ _OF_ONE_TRY: Final = re.compile(r"\b[0-9a-f]{64}\b|\b[0-9a-f]{8}(?:-[0-9a-f]{4})
 
 def is_to_read(vm: Object, pod: Object, now: datetime) -> bool:
     """Return whether a pod with networks has waited long enough for the kubelet to write why they are not ready."""
-    waited = mounted_sources.waiting_seconds(pod, now)
-    return waited is not None and not 0 <= waited < mounted_sources.FIRST_LOOK_SECONDS and bool(attachments.of(vm))
+    return mounted_sources.has_waited(pod, now) and bool(attachments.of(vm))
 
 
 def trim_event(event: Object) -> Object:

@@ -238,7 +238,7 @@ def test_cancelled_upgrade_migration_is_retried_after_an_hour() -> None:
 def test_failed_migration_without_times_failed_just_now() -> None:
     world = World()
     world.migrate("a", "Failed", 9000)
-    assert world.put("a")
+    world.put("a")
     assert world.moved() == ["a"], "it counts from its creation"
     del world.migrations[0]["metadata"]["creationTimestamp"]
     assert world.moved() == []
