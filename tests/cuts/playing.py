@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 from functools import partial
@@ -17,7 +17,7 @@ from tests.cluster.kube import Kubectl
 from tests.cluster.serving import a_service
 from tests.cuts import cutting, losing
 from tests.cuts.cutting import Cuts
-from tests.cuts.description import END_SECONDS, Case
+from tests.cuts.description import END_SECONDS, Case, Expected
 from tests.cuts.guests import FINAL, MOVER, OTHER, QUIET_SAMPLES, Guests, policies
 from tests.cuts.judging import Guest, Seen
 from tests.cuts.loss_playing import LossPlayer
@@ -97,10 +97,12 @@ class Player:
             mending.callback(self._uncordon)
             with ExitStack() as held:
                 reached = self._steps.reach(case.step.operation, case.step.name, held)
-                cut_at = time.monotonic()
+                cut_at, doomed = time.monotonic(), {each: self._guests.qemus(each) for each in guests}
                 mend = self._cuts.make(case.cut.name, reached.place)
             mend()
             seconds, repeated = self._end(case, reached, cut_at)
+        if case.expected is Expected.RESTARTS:
+            until(partial(self._have_ended, doomed), seconds=END_SECONDS, what="the cut guest's QEMU ends", period=0.3)
         counts = {each: self._guests.count_on(each, seconds=COUNT_SECONDS, on_console=True) for each in guests}
         is_answered = self._is_answered()
         over = time.monotonic()
@@ -135,6 +137,10 @@ class Player:
             print(f"    {late}", flush=True)
             return None, repeated
         return time.monotonic() - cut_at, repeated
+
+    def _have_ended(self, doomed: Mapping[str, set[str]]) -> bool:
+        """Return whether these guests left these pods. A guest in a deleted pod counts until it is shut down."""
+        return not any(self._guests.qemus(guest) & pods for guest, pods in doomed.items())
 
     def _drained(self, running: subprocess.Popen[bytes], node: str) -> int:
         deadline = time.monotonic() + END_SECONDS
