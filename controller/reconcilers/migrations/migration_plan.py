@@ -11,6 +11,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -37,7 +38,7 @@ from apiserver.apis.virt.lifecycle.conditions import NETWORK_NOT_FOUND, NETWORK_
 from apiserver.apis.virt.places import names
 from apiserver.apis.virt.spec import chosen_cpu
 from apiserver.apis.virt.spec.described import domain_of
-from controller.reconcilers.actions import Action, CreatePod, DeletePod, Emit, RemoveFinalizer, Requeue, WriteStatus
+from controller.reconcilers.actions import MIN_REQUEUE_SECONDS, Action, CreatePod, DeletePod, Emit, RemoveFinalizer, Requeue, WriteStatus
 from controller.reconcilers.launcher_pods import cpu, launcher_pod, scheduling
 from controller.reconcilers.migrations import migratable, migration_bounds, migration_queue, migration_retries, unschedulable
 from controller.reconcilers.migrations.migration_bounds import (
@@ -114,7 +115,7 @@ class Observed:
 
 def may_bring(migration: Object) -> bool:
     """Return whether the migration still needs its first target, the only one that may get further networks."""
-    return phases.phase_of(migration) in ("", phases.PENDING) and migration_attempts.number_of(migration) <= 1
+    return phases.phase_of(migration) in ("", phases.PENDING) and not migration_attempts.number_of(migration)
 
 
 def relies_on_node(migration: Object, vm: Object | None, source: Object | None) -> bool:
@@ -147,14 +148,15 @@ def plan(seen: Observed) -> tuple[Action, ...]:
         left = migration_bounds.target_left(seen.migration, seen.target, seen.now, seen.limits, is_refused=bool(seen.refusal))
         if left is not None and left <= 0:
             return _give_up(seen)
-        if phase == phases.SCHEDULING and migration_bounds.is_to_note_node(seen.migration, seen.target, seen.limits):
+        if phase in migration_queue.WAITING:
+            return _create_target(seen)
+        if migration_bounds.is_to_note_node(seen.migration, seen.target, seen.limits):
             return _note_node(seen)
-        actions = _create_target(seen) if phase in ("", phases.PENDING) else _schedule(seen)
-        return actions if left is None or phase in migration_queue.WAITING else (*actions, Requeue(max(left, 0.5)))
+        return _schedule(seen) if left is None else (*_schedule(seen), _again(left))
     return _oversee(seen)
 
 
-def outcome_event(migration: Object, vm: Object | None, actions: Iterable[Action]) -> Emit | None:
+def outcome_event(migration: Object, vm: Object, actions: Iterable[Action]) -> Emit | None:
     """Return the machine's Event about a finished Migration if the actions remove its finalizer, else None."""
     phase, name = phases.phase_of(migration), name_of(migration)
     if phase not in phases.MIGRATION_FINAL or not any(isinstance(each, RemoveFinalizer) for each in actions):
@@ -329,7 +331,7 @@ def _report_kubelet(seen: Observed, target: Object) -> tuple[Action, ...]:
 
 def _forget_kubelet(seen: Observed, target: Object) -> tuple[Action, ...]:
     stored = condition(dig_migration(seen.migration, "status", "conditions"), SUCCEEDED) or {}
-    if stored.get("reason") not in _OF_KUBELET or not pod_state.has_volumes(target):
+    if stored.get("reason") not in _OF_KUBELET:
         return ()
     message = f"pod {name_of(target)} has its volumes and networks; the kubelet is creating its container"
     return (WriteStatus({**_without_obstacle(seen), "message": message}),)
@@ -342,7 +344,7 @@ def _await_target(seen: Observed) -> tuple[Action, ...]:
         return ended
     left = PREPARE_SECONDS - (seen.now - _entered(seen, phases.PREPARING_TARGET)).total_seconds()
     if left > 0:
-        return (Requeue(min(max(left, 0.5), PREPARE_SECONDS)),)
+        return (_again(left, PREPARE_SECONDS),)
     node = dig_migration(seen.migration, "status", "targetNode")
     return _finish(
         seen, phases.FAILED, "TargetNotReady", f"virt-handler of node {node} did not prepare the target within {PREPARE_SECONDS} s"
@@ -356,12 +358,12 @@ def _oversee(seen: Observed) -> tuple[Action, ...]:
         return _finish(seen, phases.FAILED, "VirtualMachineNotFound", "the virtual machine was deleted")
     if dig_vm(seen.vm, "status", "podName") == target_name:
         # The target's virt-handler moves the machine first.
-        if (left := _handlers_turn(seen)) > timedelta():
-            return (Requeue(max(left.total_seconds(), 0.5)),)
+        if left := _handlers_turn(seen):
+            return (_again(left.total_seconds()),)
         node = dig_migration(seen.migration, "status", "targetNode")
         return _finish(seen, phases.SUCCEEDED, "Succeeded", f"the guest moved to node {node}")
     if (unknown := _absent_target(seen)) is not None:
-        return (*_wait_out(seen), Requeue(max(liveness.seconds_to_next_look(unknown), 0.5)))
+        return (*_wait_out(seen), _again(liveness.seconds_to_next_look(unknown)))
     if phases.phase_of(seen.vm) in phases.ENDED:
         return _finish(seen, phases.FAILED, "NotRunning", f"virtual machine {name_of(seen.vm)} ended: {phases.phase_of(seen.vm)}")
     if _has_failed(seen):
@@ -379,7 +381,7 @@ def _absent_target(seen: Observed) -> Unknown | None:
     Nothing of the guest goes there before ``Running`` is written. After that no write succeeds that was decided before.
     """
     began = phases.phase_of(seen.migration) == phases.RUNNING or departure.is_released(seen.migration)
-    if not began or seen.target is not None:
+    if not began:
         return None
     found = (liveness.verdict(each, seen.evidence) for each in seen.evidence.absent)
     return next((each for each in found if isinstance(each, Unknown)), None)
@@ -419,7 +421,7 @@ def _bound(seen: Observed, waits_for: str = "") -> tuple[Action, ...]:
                 "no longer counts against the limits. If the guest is lost, delete the virtual machine"
             )
             return _report(seen, phase, OVERDUE, message)
-    again = () if left is None else (Requeue(max(left, 0.5)),)
+    again = () if left is None else (_again(left),)
     if (said := _report_lost(seen)) is not None:
         return (*said, *again)
     if waits_for:
@@ -453,7 +455,7 @@ def _source_ended(seen: Observed) -> tuple[Action, ...]:
         return (WriteStatus(departure.withheld(seen.migration, message, seen.now)), Requeue(LAST_WORDS_SECONDS))
     left = LAST_WORDS_SECONDS - ago(withheld["lastTransitionTime"], seen.now)
     if left > 0:
-        return (Requeue(min(max(left, 0.5), LAST_WORDS_SECONDS)),)
+        return (_again(left, LAST_WORDS_SECONDS),)
     return _finish(seen, phases.FAILED, "SourcePodEnded", message)
 
 
@@ -497,7 +499,7 @@ def _fail_attempt(seen: Observed, reason: str, message: str) -> tuple[Action, ..
             return (WriteStatus({**status, "message": message}), Requeue(SOURCE_WORD_SECONDS))
         return _retry(replace(seen, migration={**seen.migration, "status": status}))
     left = SOURCE_WORD_SECONDS - (ago(failure["endTime"], seen.now) if failure.get("endTime") else SOURCE_WORD_SECONDS)
-    return (Requeue(max(left, 0.5)),) if left > 0 else _finish(seen, phases.FAILED, reason, message)
+    return (_again(left),) if left > 0 else _finish(seen, phases.FAILED, reason, message)
 
 
 def _has_failed(seen: Observed) -> bool:
@@ -521,15 +523,11 @@ def _retry(seen: Observed) -> tuple[Action, ...]:
             status = {**_status(seen), "message": message}
             told = (WriteStatus(status),) if status != seen.migration.get("status") else ()
             deletion = (DeletePod(name_of(pod), uid_of(pod), migration_retries.GRACE_SECONDS),) if pod is not None else ()
-            return (*told, *deletion, Requeue(max(seconds, 0.5)))
+            return (*told, *deletion, _again(seconds))
         case migration_retries.Retry(status, message):
             again = replace(seen, migration={**seen.migration, "status": status})
             written = WriteStatus({**status, "conditions": _conditions(again, "Unknown", ATTEMPT_FAILED, message)})
-            return (
-                written,
-                Emit("Warning", ATTEMPT_FAILED, message),
-                Requeue(max(_back_off_left(seen, again.migration), 0.5)),
-            )
+            return (written, Emit("Warning", ATTEMPT_FAILED, message), _again(_back_off_left(seen, again.migration)))
 
 
 def _back_off_left(seen: Observed, migration: Object) -> float:
@@ -562,14 +560,14 @@ def _clean_up(seen: Observed) -> tuple[Action, ...]:
     if seen.vm is not None and held not in sides:  # the machine has another run: the phase shows which pod was this run's
         held = sides[1] if moved else sides[0]
     losers = [pod for pod in (seen.source, seen.target) if pod is not None and name_of(pod) in sides and name_of(pod) != held]
-    if (left := _source_ends(seen, losers)) is not None:
-        return (Requeue(left),)
+    if (again := _source_ends(seen, losers)) is not None:
+        return (again,)
     deletions = tuple(DeletePod(name_of(pod), uid_of(pod)) for pod in losers if not is_deleting(pod))
     return (*deletions, RemoveFinalizer(names.MIGRATION_FINALIZER))
 
 
-def _source_ends(seen: Observed, losers: list[Object]) -> float | None:
-    """Return the seconds that the source's virt-launcher may still take to end after a success; None if not, or not in ``losers``.
+def _source_ends(seen: Observed, losers: list[Object]) -> Requeue | None:
+    """Return a Requeue while the source's virt-launcher may still take time to end after a success; None if not, or not in ``losers``.
 
     ``losers``: pods of the migration's sides that no longer have the guest.
     """
@@ -577,7 +575,11 @@ def _source_ends(seen: Observed, losers: list[Object]) -> float | None:
         return None
     ended = dig_migration(seen.migration, "status", "endTime")
     left = SOURCE_END_SECONDS - (ago(ended, seen.now) if ended else SOURCE_END_SECONDS)
-    return min(max(left, 0.5), SOURCE_END_SECONDS) if left > 0 else None
+    return _again(left, SOURCE_END_SECONDS) if left > 0 else None
+
+
+def _again(seconds: float, at_most: float = math.inf) -> Requeue:
+    return Requeue(min(max(seconds, MIN_REQUEUE_SECONDS), at_most))
 
 
 def _handlers_turn(seen: Observed) -> timedelta:

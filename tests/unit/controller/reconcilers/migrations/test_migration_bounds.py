@@ -62,12 +62,13 @@ def written(actions: tuple[Action, ...]) -> dict[str, Any]:
     ("deleting", "phase", "reason"), [(False, "Failed", "SourceNotReady"), (True, "Cancelled", "Cancelled")], ids=["kept", "deleted"]
 )
 def test_source_that_never_starts_ends_the_migration(phase: str, reason: str, *, deleting: bool) -> None:
-    actions = planned(under_way(phases.TARGET_READY, HANDED_OVER - 2, deleting=deleting))
-    assert actions[-1] == Requeue(2.0)
-    status = written(planned(under_way(phases.TARGET_READY, HANDED_OVER, deleting=deleting)))
-    found = condition(status["conditions"], "Succeeded") or {}
-    assert (status["phase"], found["status"], found["reason"]) == (phase, "False", reason)
-    assert status["message"] == "virt-handler of node node1 did not start the migration in time after the target was ready"
+    actions = planned(under_way(phases.TARGET_READY, HANDED_OVER - 1, deleting=deleting))
+    assert actions[-1] == Requeue(1.0)
+    for since in (HANDED_OVER, HANDED_OVER + 1):
+        status = written(planned(under_way(phases.TARGET_READY, since, deleting=deleting)))
+        found = condition(status["conditions"], "Succeeded") or {}
+        assert (status["phase"], found["status"], found["reason"]) == (phase, "False", reason)
+        assert status["message"] == "virt-handler of node node1 did not start the migration in time after the target was ready"
 
 
 def test_a_guest_that_was_released_is_not_said_to_have_stayed() -> None:
@@ -87,7 +88,7 @@ def test_a_guest_that_was_released_is_not_said_to_have_stayed() -> None:
 )
 def test_endless_migration_is_overdue_and_frees_its_place(options: dict[str, Any], allowed: int) -> None:
     whole = HANDED_OVER + allowed + END_SECONDS
-    assert planned(under_way(phases.RUNNING, whole - 3, options=options)) == (Requeue(3.0),)
+    assert planned(under_way(phases.RUNNING, whole - 1, options=options)) == (Requeue(1.0),)
     overdue = under_way(phases.RUNNING, whole, options=options)
     actions = planned(overdue)
     status = written(actions)

@@ -510,17 +510,23 @@ def test_success_message_does_not_claim_that_a_paused_guest_runs() -> None:
 
 
 def test_target_handler_has_a_moment_to_write_the_end() -> None:
-    def of(ended: timedelta, uid: str = "migration-uid") -> tuple[Action, ...]:
+    def of(ended: timedelta | None, uid: str = "migration-uid") -> tuple[Action, ...]:
         vm = a_running_vm(TARGET)
-        vm["status"]["migration"] = {"uid": uid, "phase": "Succeeded", "endTime": times.to_rfc3339(NOW + ended)}
+        vm["status"]["migration"] = {
+            "uid": uid,
+            "phase": "Succeeded",
+            "endTime": times.to_rfc3339(NOW + ended) if ended is not None else None,
+        }
         return plan(seen(a_migration(phase="Running", targetNode="node2", **SIDES), vm=vm, target=a_target()))
 
     assert of(timedelta()) == (Requeue(HANDLER_SECONDS),)
     assert of(timedelta(seconds=-HANDLER_SECONDS + 1)) == (Requeue(1),)
     for ended, uid in (
         (timedelta(seconds=-HANDLER_SECONDS), "migration-uid"),
+        (timedelta(seconds=HANDLER_SECONDS), "migration-uid"),
         (timedelta(hours=1), "migration-uid"),
         (timedelta(), "another"),
+        (None, "migration-uid"),
     ):
         assert outcome(of(ended, uid))[0] == "Succeeded"
 
@@ -576,6 +582,19 @@ def test_that_a_machine_was_stopped_while_it_moved_is_no_warning(how: str) -> No
     assert plan(seen(a_migration(phase="Scheduling", **SIDES), vm=a_running_vm("another"), target=a_target()))[1] == Emit(
         "Warning", "Failed", "virtual machine testvm was restarted after the migration was created"
     )
+    crashed = plan(seen(a_migration(phase="Running", **SIDES), vm=a_stopped_vm(how), target=a_target(phase="Failed", exit_code=1)))
+    assert crashed[1] == Emit("Warning", "Failed", f"target pod {TARGET} ended: crashed: QEMU (exit code 1)")
+
+
+@pytest.mark.parametrize("run", [2, 4])
+def test_stop_of_an_earlier_run_is_no_excuse_for_a_failure(run: int) -> None:
+    """Pod names end in a hash: those of the earlier runs are smaller than the second's and greater than the fourth's."""
+    earlier = [{**an_attempt(number), "stopTime": "2026-01-01T00:00:30Z"} for number in range(1, run)]
+    source = an_attempt(run)["podName"]
+    vm = a_running_vm(source)
+    vm["status"] |= {"attempt": run, "attempts": [*earlier, an_attempt(run)]}
+    event = outcome_event(a_migration(phase="Failed", **{**SIDES, "sourcePod": source}), vm, LAST)
+    assert event == Emit("Warning", "MigrationFailed", "migration move: Failed")
 
 
 def test_both_pods_go_with_a_machine_that_is_gone() -> None:

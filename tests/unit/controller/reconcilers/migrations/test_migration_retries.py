@@ -123,10 +123,14 @@ def test_broken_connection_is_retried_once_the_target_is_gone() -> None:
     assert actions[2] == Requeue(BACK_OFF[0])
 
 
-@pytest.mark.parametrize("phase", ["Running", "PreparingTarget", "TargetReady"])
-def test_retry_waits_while_the_last_target_may_run(phase: str) -> None:
+@pytest.mark.parametrize(
+    ("phase", "reason"),
+    [(phase, "ConnectionBroken") for phase in ("Running", "PreparingTarget", "TargetReady")] + [("TargetReady", "TargetPodDeleted")],
+)
+def test_retry_waits_while_the_last_target_may_run(phase: str, reason: str) -> None:
     """A paused QEMU may hold disk locks."""
-    actions = plan(seen(phase, status={"attempts": [BROKE]}, target=a_target()))
+    failed = [{**BROKE, "reason": reason}]
+    actions = plan(seen(phase, status={"attempts": failed}, target=a_target()))
     assert kinds(actions) == ["WriteStatus", "DeletePod", "Requeue"]
     assert actions[1] == DeletePod(TARGET, f"uid-of-{TARGET}", GRACE_SECONDS)
     status = written(actions)
@@ -134,7 +138,7 @@ def test_retry_waits_while_the_last_target_may_run(phase: str) -> None:
     assert status["message"] == f"attempt 1 of 3 failed: the connection broke; the next attempt starts when target pod {TARGET} has ended"
     going = a_target(deleting=True)
     going["metadata"] |= {"deletionTimestamp": ago(0), "deletionGracePeriodSeconds": GRACE_SECONDS}
-    waiting = {"attempts": [BROKE], **{key: status[key] for key in ("message", "observedGeneration")}}
+    waiting = {"attempts": failed, **{key: status[key] for key in ("message", "observedGeneration")}}
     assert plan(seen(phase, status=waiting, target=going)) == (Requeue(END_SECONDS),)
     going["metadata"]["deletionGracePeriodSeconds"] = 120
     assert DeletePod(TARGET, f"uid-of-{TARGET}", GRACE_SECONDS) in plan(seen(phase, status=waiting, target=going))
@@ -235,7 +239,10 @@ def test_failure_of_an_earlier_attempt_does_not_count() -> None:
 
 def test_cancelled_migration_or_stopped_guest_is_not_retried() -> None:
     for phase in ("Running", "PreparingTarget", "TargetReady"):
-        assert written(plan(seen(phase, deleting=True, status={"attempts": [BROKE]})))["phase"] == "Cancelled"
+        for message, told in ((BROKE["message"], "the connection broke"), ("", "no reason given")):
+            status = written(plan(seen(phase, deleting=True, status={"attempts": [{**BROKE, "message": message}]})))
+            assert status["phase"] == "Cancelled"
+            assert status["message"] == f"deleted after a failed attempt: {told}" or phase == "PreparingTarget"
         off = a_running_vm()
         off["spec"]["runStrategy"] = "Halted"
         status = written(plan(seen(phase, status={"attempts": [BROKE]}, vm=off)))
@@ -285,8 +292,12 @@ def test_target_end_during_the_move_waits_for_the_source() -> None:
     assert (status["phase"], status["attempt"], status["attempts"][0]["reason"]) == ("Running", 1, "TargetPodEnded")
     assert actions[-1] == Requeue(SOURCE_WORD_SECONDS)
     silent = {"attempts": [ENDED]}
-    assert plan(seen(status=silent)) == (Requeue(SOURCE_WORD_SECONDS),)
-    assert written(plan(seen(status=silent, now=NOW + timedelta(seconds=SOURCE_WORD_SECONDS))))["phase"] == "Failed"
+    for waited, left in ((0, SOURCE_WORD_SECONDS), (SOURCE_WORD_SECONDS - 1, 1)):
+        assert plan(seen(status=silent, now=NOW + timedelta(seconds=waited))) == (Requeue(left),)
+    for waited in (SOURCE_WORD_SECONDS, SOURCE_WORD_SECONDS + 1):
+        assert written(plan(seen(status=silent, now=NOW + timedelta(seconds=waited))))["phase"] == "Failed"
+    released = {"conditions": [RELEASE]}
+    assert written(plan(seen(status=released, target=a_target(phase="Failed", exit_code=1))))["phase"] == "Failed"
     assert written(plan(seen(status={"attempts": [{**BROKE, "endTime": ENDED["endTime"]}]})))["phase"] == "Pending"
 
 
@@ -330,6 +341,9 @@ def test_missing_target_is_recorded_and_the_source_has_its_time() -> None:
     status = written(actions)
     assert (status["phase"], status["attempts"][0]["reason"]) == ("Running", "TargetPodEnded")
     assert actions[-2:] == (Requeue(SOURCE_WORD_SECONDS), Requeue(40.0))
+    for waits in ({"conditions": [RELEASE]}, {"attempt": None}):
+        status = written(plan(seen(status=waits, lingers=40.0)))
+        assert (status["phase"], status.get("attempts")) == ("Running", None)
 
 
 def test_moved_or_unsent_guest_waits_for_no_target() -> None:
@@ -337,7 +351,8 @@ def test_moved_or_unsent_guest_waits_for_no_target() -> None:
     moved["status"] |= {"podName": TARGET, "nodeName": "node2"}
     assert written(plan(seen(vm=moved, lingers=40.0)))["phase"] == "Succeeded"
     for phase in ("PreparingTarget", "TargetReady"):
-        assert written(plan(seen(phase, lingers=40.0)))["phase"] == "Pending"
+        for failed in ([], [{**ENDED, "reason": "TargetPodDeleted"}]):
+            assert written(plan(seen(phase, lingers=40.0, status={"attempts": failed})))["phase"] == "Pending"
     assert plan(seen("TargetReady", status={"conditions": [RELEASE]}, lingers=40.0))[-1] == Requeue(40.0)
 
 
