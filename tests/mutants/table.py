@@ -30,6 +30,8 @@ def _of_machine_plan(*modules: str) -> tuple[Module, ...]:
         "controller/reconcilers/virtual_machines/test_virtual_machine_plan.py",
         "controller/reconcilers/pods/test_mounted_sources.py",
         "controller/reconcilers/virtual_machines/test_suspension.py",
+        "controller/reconcilers/virtual_machines/test_node_loss.py",
+        "controller/reconcilers/virtual_machines/test_attachment_pods.py",
     )
     return tuple(_module(f"controller/reconcilers/virtual_machines/{each}.py", *tests) for each in modules)
 

@@ -1,7 +1,4 @@
-"""The rules that a start waits for, in order. Pure.
-
-The machine reports the first obstacle.
-"""
+"""The rules that a start waits for, in order. Pure."""
 
 from __future__ import annotations
 

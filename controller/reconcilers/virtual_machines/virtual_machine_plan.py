@@ -142,7 +142,6 @@ def _delete(seen: Observed, alive: tuple[Object, ...]) -> tuple[Action, ...]:
     removal = image_removal.remove(seen)
     if not removal.is_over:
         return removal.actions
-    # The garbage collector deletes the pods that are over.
     return (*removal.actions, *_delete_all(seen.pods), RemoveFinalizer(names.VM_FINALIZER))
 
 
@@ -168,8 +167,8 @@ def _end_all(seen: Observed, pods: tuple[Object, ...]) -> tuple[Action, ...]:
 
 
 def _is_too_patient(pod: Object, grace_seconds: int | None) -> bool:
-    given = dig(pod, "metadata", "deletionGracePeriodSeconds")
-    return grace_seconds is not None and is_deleting(pod) and isinstance(given, int) and given > grace_seconds
+    given = dig(pod, "metadata", "deletionGracePeriodSeconds")  # a deletion sets it
+    return grace_seconds is not None and isinstance(given, int) and given > grace_seconds
 
 
 def _without_guest(seen: Observed) -> str:
@@ -229,7 +228,7 @@ def _wait_out(seen: Observed, decision: power.Power) -> tuple[Action, ...]:
     if not waits:
         return ()
     longest = max((each for each in waits if each.migration), key=waits.__getitem__, default=None)
-    lost = next((pod for pod, each in found.items() if each == liveness.LOST and not pod.migration), None)
+    lost = next((pod for pod, each in found.items() if each == liveness.LOST), None)
     if longest is not None:
         report = _report_absent_target(seen, longest)
     else:
@@ -259,14 +258,14 @@ def _report_absent_target(seen: Observed, target: Absent) -> tuple[Action, ...]:
 def _let_end(seen: Observed, alive: tuple[Object, ...]) -> tuple[Action, ...]:
     """Return actions after the guest ended: its pod is deleted only if it hangs or had no guest, because a deletion removes its log."""
     never_started = power.newest_attempt(seen.vm).get("result") == power.RESULT_STOPPED and not power.has_run(seen.vm)
-    left = 0.0 if never_started else POD_END_SECONDS - seen.rested
-    if left > 0 and dig_vm(seen.vm, "status", "attempts"):
+    left = POD_END_SECONDS - seen.rested
+    if left > 0 and not never_started and dig_vm(seen.vm, "status", "attempts"):
         return (*unreachable_nodes.wait_for(seen, alive), Requeue(max(left, MIN_REQUEUE_SECONDS)))
     return (*_delete_all(alive), *unreachable_nodes.wait_for(seen, alive))
 
 
 def _limit_start(seen: Observed, pod: Object) -> tuple[Action, ...]:
-    """Return a requeue, or a report and the deletion of a late guest's pod; the next attempt prefers another node."""
+    """Return a requeue, or a report and the deletion of a late guest's pod."""
     left = attempts.start_left(seen.vm, pod, seen.now)
     if left is None:
         return ()
@@ -287,7 +286,7 @@ def _start(seen: Observed, decision: power.Power) -> tuple[Action, ...]:
 
 
 def _is_only_the_next(vm: Object, alive: tuple[Object, ...], attempt: int) -> bool:
-    return len(alive) == 1 and not is_deleting(alive[0]) and name_of(alive[0]) == names.launcher_pod_name(name_of(vm), uid_of(vm), attempt)
+    return [(name_of(each), is_deleting(each)) for each in alive] == [(names.launcher_pod_name(name_of(vm), uid_of(vm), attempt), False)]
 
 
 def _clean_up(seen: Observed) -> tuple[Action, ...]:

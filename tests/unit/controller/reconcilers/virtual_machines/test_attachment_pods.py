@@ -7,7 +7,7 @@ import pytest
 
 from apiserver.apis.meta.objects import name_of
 from apiserver.apis.virt.places import layout, names, shape
-from apiserver.apis.virt.spec import hot_plug
+from apiserver.apis.virt.spec import hot_plug, live_changes
 from apiserver.client.informer import Informer
 from apiserver.client.store import Store
 from controller.reconcilers.actions import Action, CreatePod, DeletePod, Emit, RemoveFinalizer, Requeue, ResizePod, WriteStatus
@@ -475,3 +475,24 @@ def test_attempt_ends_after_the_pod_that_may_write_an_image(*, deleting: bool) -
         ends = [each for each in actions if isinstance(each, RemoveFinalizer if deleting else WriteStatus)]
         assert bool(ends) is not waits, actions
         assert (deleted(actions)[:1] == ["uid-of-attachment"]) is waits
+
+
+def test_pods_of_disks_and_of_the_guest_change_in_two_passes() -> None:
+    vm = a_machine()
+    vm["spec"]["domain"]["memory"] = {"guest": "512Mi", "maxGuest": "1Gi"}
+    vm["status"]["running"]["domain"]["memory"] = {"guest": "128Mi", "maxGuest": "1Gi"}
+    vm["status"]["domain"] = {"liveChanges": [*live_changes.KNOWN]}
+    found = []
+    for _ in range(2):
+        seen = Observed(vm=vm, pods=(a_pod(),), claims={"data": CLAIM}, now=NOW, settings=Settings("launcher"))
+        actions = planning.plan(seen)
+        found.append({type(each) for each in actions} & {WriteStatus, ResizePod})
+        vm["status"] = next((each.status for each in actions if isinstance(each, WriteStatus)), vm["status"])
+    assert found == [{WriteStatus}, {ResizePod}]
+
+
+def test_attempt_ends_before_pods_that_write_no_image() -> None:
+    vm = a_machine(runs=True)
+    vm["status"]["volumeStatus"] = [attached(vm)]
+    seen = Observed(vm=vm, pods=(), claims={"data": CLAIM}, now=NOW, settings=Settings("launcher"), attachment_pods=(an_attachment(vm),))
+    assert [each.status["phase"] for each in planning.plan(seen) if isinstance(each, WriteStatus)] == ["Failed"]

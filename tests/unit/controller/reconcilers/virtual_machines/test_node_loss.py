@@ -67,6 +67,9 @@ def test_a_fenced_nodes_attempt_ends_before_its_pod_is_gone() -> None:
     assert (condition(status["conditions"], "NodeLost") or {})["reason"] == "Fenced"
     vm["status"] = {**status, "conditions": lost()["status"]["conditions"]}
     assert is_started(plan(seen(vm, pod, evidence=Evidence(OFF))))
+    stopped = a_vm(phase="Unknown", attempts=[an_attempt()], runStrategy="Halted")
+    ended = written(plan(seen(stopped, pod, evidence=Evidence(OFF))))
+    assert (ended["phase"], condition(ended["conditions"], "NodeLost")) == ("Stopped", None), "its owner wants it off"
     deleted = dataclasses.replace(OFF, missing=OFF.off)
     assert not is_started(plan(seen(vm, pod, evidence=Evidence(deleted)))), "Kubernetes deletes the pods of a Node that is gone"
 
@@ -162,9 +165,9 @@ def test_a_machine_waits_until_the_others_are_known() -> None:
     assert Requeue(1.0) in actions
 
 
-@pytest.mark.parametrize(("request_", "starts"), [(START, True), (None, False)])
-def test_a_requested_start_does_not_wait_for_its_turn(request_: dict[str, Any] | None, starts: bool) -> None:
-    vm = lost(ago=1.0)
+@pytest.mark.parametrize(("request_", "lost_now", "starts"), [(START, "True", True), (None, "True", False), (None, "False", True)])
+def test_only_an_automatic_restart_waits_for_its_turn(request_: dict[str, Any] | None, lost_now: str, starts: bool) -> None:
+    vm = lost(ago=1.0, status=lost_now)
     vm["status"] |= {"request": request_} if request_ else {}
     assert is_started(plan(seen(vm))) is starts
 

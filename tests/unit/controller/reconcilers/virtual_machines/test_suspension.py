@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -9,7 +9,7 @@ from apiserver.apis.meta.objects import condition, dig, name_of
 from apiserver.apis.virt.places import layout, shape
 from apiserver.apis.virt.places.saved_image import Image
 from controller.reconcilers import disk_claims, precedence
-from controller.reconcilers.actions import CreatePod, WriteStatus
+from controller.reconcilers.actions import CreatePod, Emit, Requeue, WriteStatus
 from controller.reconcilers.launcher_pods import launcher_pod
 from controller.reconcilers.settings import Settings
 from controller.reconcilers.virtual_machines.observed import Observed
@@ -20,6 +20,7 @@ NOW = datetime(2026, 1, 1, 0, 1, tzinfo=UTC)
 ID = "0b7c1a52-0000-4000-8000-000000000001"
 IMAGE = Image(ID, 64 * "a", 7)
 KEPT = {"id": ID, "claimName": "memory", "file": f"{UID}/{ID}", "digest": f"sha256:{64 * 'a'}", "sizeBytes": 7}
+PULLING = {"name": "compute", "state": {"waiting": {"reason": "ImagePullBackOff", "message": "no such image"}}}
 CLAIMS = {"memory": {"metadata": {"name": "memory"}, "spec": {"volumeMode": "Filesystem", "accessModes": ["ReadWriteMany"]}}}
 
 
@@ -122,11 +123,13 @@ def test_resume_without_the_claim_says_what_is_lost() -> None:
         "and a new claim does not have it; to boot without it: kubectl virt stop testvm, create the claim, then kubectl virt start testvm "
         "--discard-state"
     )
-    vm = resuming("EPYC")
-    del vm["status"]["managedSave"]
-    told = condition(status_of(*plan(seen(vm, claims={"memory": None})))["conditions"], "DisksReady")
-    assert told is not None
-    assert "suspended" not in told["message"]
+    disk = {"name": "root", "type": "PersistentVolumeClaim", "source": {"name": "other"}}
+    booting, with_disk = resuming("EPYC"), resuming("EPYC", domain={"memory": {"guest": "64Mi"}, "devices": {"disks": [disk]}})
+    del booting["status"]["managedSave"]
+    for vm, claims in ((booting, {"memory": None}), (with_disk, {**CLAIMS, "other": None})):
+        told = condition(status_of(*plan(seen(vm, claims=claims)))["conditions"], "DisksReady")
+        assert told is not None
+        assert (told["reason"], "suspended" in told["message"]) == ("ClaimNotFound", False)
 
 
 def test_other_guests_resume_on_any_node() -> None:
@@ -147,6 +150,10 @@ def test_a_resume_that_no_node_takes_names_the_node_it_needs(what: str) -> None:
     told = condition(status_of(*plan(seen(vm, pod)))["conditions"], "Ready")
     assert told is not None
     assert f"the suspended guest has {what} of node node1, and resumes only there; to boot it without" in told["message"]
+    pod["status"] = {**a_pod(2, phase="Pending")["status"], "containerStatuses": [PULLING]}
+    told = condition(status_of(*plan(seen(vm, pod)))["conditions"], "Ready")
+    assert told is not None
+    assert (told["reason"], "resumes only there" in told["message"]) == ("ImagePullBackOff", False)
 
 
 def a_saved_pod(vm: dict[str, Any], message: str) -> dict[str, Any]:
@@ -164,6 +171,8 @@ def test_end_that_virt_handler_missed_is_read_from_the_pod() -> None:
     assert (status["managedSave"]["id"], status["managedSave"]["nodeName"]) == (ID, "node1")
     assert status["operations"][0]["result"] == "Succeeded"
     assert "kubectl virt resume" in status["attempts"][-1]["message"]
+    stopped = {**vm, "spec": {**vm["spec"], "runStrategy": "Halted"}}
+    assert status_of(*plan(seen(stopped, a_saved_pod(vm, f"saved: the guest's memory was {IMAGE}"))))["phase"] == "Suspended"
     vm["status"]["operations"] = []
     status = status_of(*plan(seen(vm, a_saved_pod(vm, f"saved: the guest's memory was {IMAGE}"))))
     assert status["attempts"][-1]["result"] == "Failed"
@@ -200,6 +209,8 @@ def test_deleted_machine_goes_after_a_pod_deleted_its_image() -> None:
     claims = [each["persistentVolumeClaim"] for each in made.pod["spec"]["volumes"] if "persistentVolumeClaim" in each]
     assert claims == [{"claimName": "memory"}]
     assert int(container["resources"]["requests"]["memory"].removesuffix("Mi")) < 200
+    others = [a_pod(each, phase="Succeeded", exit_code=0) for each in (1, 2)]
+    assert kinds(*plan(seen(vm, *others))) == ["CreatePod", "Requeue"]
     assert kinds(*plan(seen(vm, removal(vm, "Pending")))) == ["Requeue"]
     assert kinds(*plan(seen(vm, removal(vm, "Running")))) == ["Requeue"]
     assert kinds(*plan(seen(vm, removal(vm, "Succeeded", exit_code=0)))) == ["DeletePod", "RemoveFinalizer"]
@@ -236,6 +247,15 @@ def test_an_undeletable_image_does_not_keep_the_machine() -> None:
     assert kinds(*plan(seen(vm, late))) == ["Emit", "DeletePod", "RemoveFinalizer"]
     for claims in ({"memory": None}, {"memory": {"metadata": {"name": "memory", "deletionTimestamp": "2026-01-01T00:00:00Z"}}}):
         assert kinds(*plan(seen(vm, claims=claims))) == ["RemoveFinalizer"]
+
+
+@pytest.mark.parametrize(("age", "left"), [(100.0, 200.0), (299.25, 0.75), (300.0, None)])
+def test_an_image_has_five_minutes_to_be_deleted(age: float, left: float | None) -> None:
+    vm = suspended(deleting=True)
+    pod = removal(vm, "Running", created="2026-01-01T00:00:00Z")
+    actions = plan(seen(vm, pod, now=datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=age)))
+    assert [each.seconds for each in actions if isinstance(each, Requeue)] == ([] if left is None else [left])
+    assert any(isinstance(each, Emit) for each in actions) is (left is None)
 
 
 def test_a_resuming_guest_ends_before_its_image_is_deleted() -> None:

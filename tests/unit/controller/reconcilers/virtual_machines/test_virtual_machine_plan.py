@@ -256,8 +256,11 @@ def test_lingering_target_pod_blocks_decisions_until_its_time(phase: str, source
     assert ready is not None
     assert (ready["status"], ready["reason"]) == ("Unknown", TARGET_MAY_RUN)
     assert f"{ABSENT.name} of migration move was deleted" in ready["message"]
+    assert "kubectl virt fence" not in ready["message"], "its node reports"
     assert written(actions)["attempts"] == vm["status"]["attempts"]
     assert written(actions)["phase"] == phase
+    cut_off = plan(seen(vm, *sources, absent_targets=(ABSENT,), unreachable=Unreachable(whole=frozenset({"node2"}))))
+    assert "kubectl virt fence node2 --off" in (condition(written(cut_off)["conditions"], "Ready") or {})["message"]
     vm["status"] = written(actions)
     assert plan(seen(vm, *sources, absent_targets=(ABSENT,))) == (Requeue(50.0),)
     mute, off = Unreachable(of_kubelet={"node2": 17.0}), Unreachable(whole=frozenset({"node2"}), off=frozenset({"node2"}))

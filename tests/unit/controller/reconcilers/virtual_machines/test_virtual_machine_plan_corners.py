@@ -7,6 +7,7 @@ import pytest
 
 from apiserver.apis.meta.objects import Object, condition, name_of, uid_of
 from apiserver.apis.virt.lifecycle import conditions, phases, power, summary
+from apiserver.apis.virt.lifecycle.failed_starts import Verdict
 from apiserver.apis.virt.places import layout, names
 from controller.reconcilers.actions import MIN_REQUEUE_SECONDS, Action, CreatePod, DeletePod, Emit, Requeue, WriteStatus
 from controller.reconcilers.pods.liveness import Absent, Evidence
@@ -323,6 +324,13 @@ def test_disk_that_outgrows_its_claim_warns_once() -> None:
     expanded = plan(seen(vm, a_pod(), claims={"data": a_claim(status={"phase": "Bound", "capacity": {"storage": "20Gi"}})}))
     assert kinds(expanded) == ["WriteStatus"]
     assert [each["message"] for each in written(expanded)["conditions"]] == ["found data"]
+
+
+def test_start_avoids_non_operational_nodes_that_it_may_not_try() -> None:
+    bad = dict.fromkeys(("node1", "node2"), Verdict(NOW, 3, 1))
+    (made,) = (each.pod for each in plan(seen(a_vm(), non_operational=bad, trials=frozenset({"node2"}))) if isinstance(each, CreatePod))
+    (preferred,) = made["spec"]["affinity"]["nodeAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"]
+    assert preferred["preference"]["matchFields"] == [{"key": "metadata.name", "operator": "NotIn", "values": ["node1"]}]
 
 
 def test_a_start_is_on_no_node_yet() -> None:
