@@ -710,8 +710,13 @@ def test_image_with_a_quote_does_not_get_into_the_policy() -> None:
 
 
 def test_every_policy_denies_also_on_evaluation_errors() -> None:
-    policies = [each for each in objects(NODE) if each["kind"] == "ValidatingAdmissionPolicy"]
-    bindings = {each["spec"]["policyName"]: each["spec"] for each in objects(NODE) if each["kind"] == "ValidatingAdmissionPolicyBinding"}
+    options = ("guardian.enabled=true", "guardian.voters={a,b,c}", "nonOperationalNodes.taint=NoSchedule")
+    policies = [each for each in objects(NODE, *options) if each["kind"] == "ValidatingAdmissionPolicy"]
+    templates = [path.read_text() for path in (CHART / "templates").iterdir() if path.is_file()]
+    assert len(policies) == sum(each.count("kind: ValidatingAdmissionPolicy\n") for each in templates), "the options enable every policy"
+    bindings = {
+        each["spec"]["policyName"]: each["spec"] for each in objects(NODE, *options) if each["kind"] == "ValidatingAdmissionPolicyBinding"
+    }
     assert {each["spec"]["failurePolicy"] for each in policies} == {"Fail"}
     assert {each["metadata"]["name"] for each in policies} == bindings.keys()
     assert all(each == {"policyName": name, "validationActions": ["Deny"]} for name, each in bindings.items())
