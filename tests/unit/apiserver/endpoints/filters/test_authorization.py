@@ -167,7 +167,10 @@ def test_review_of_user_without_uid_and_extra_omits_both() -> None:
     }
 
 
-@pytest.mark.parametrize("query", [{"labelSelector": "a in ("}, {"fieldSelector": "a"}, {"labelSelector": ""}, {}])
+@pytest.mark.parametrize(
+    "query",
+    [{"labelSelector": "a in ("}, {"fieldSelector": "a"}, {"labelSelector": "a=b", "fieldSelector": "a"}, {"labelSelector": ""}, {}],
+)
 def test_empty_or_unreadable_selectors_narrow_no_review(query: dict[str, str]) -> None:
     attributes = review_spec(ALICE, requestinfo.parse("GET", PATH, query))["resourceAttributes"]
     assert not {"labelSelector", "fieldSelector"} & set(attributes)
