@@ -303,7 +303,7 @@ async def test_no_credential_is_sent_where_an_answer_points(way: Access, server:
 @pytest.mark.parametrize("status", [300, 301, 302, 303, 307, 308])
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.0.0.2"])
 async def test_no_stream_is_opened_where_an_answer_points(status: int, host: str) -> None:
-    """The library would send certificate and headers to another host, and to this host also the token."""
+    """The library would send credentials there."""
     asked: list[bytes] = []
 
     async def elsewhere(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -372,7 +372,7 @@ async def test_everything_is_written_to_a_reader_that_is_slow(blocking: bool) ->
 
 
 async def test_input_that_another_reader_took_is_waited_for() -> None:
-    """Two programs share a terminal: it is readable, and then the other one takes the input."""
+    """Another program on this terminal took the input."""
     far, near = os.pipe()
     os.set_blocking(far, False)
     os.write(near, b"first")

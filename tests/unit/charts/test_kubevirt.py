@@ -350,7 +350,7 @@ def test_the_room_for_files_of_nodes_is_a_quantity() -> None:
 
 
 def test_migration_bandwidth_pattern_matches_virt_controller() -> None:
-    """It also refuses a few valid amounts near the bounds, which have another notation."""
+    """It also refuses a few valid amounts near the bounds."""
     admitted = pattern_of("migrations", "bandwidth")
     taken = [each for each in AMOUNTS if admitted.fullmatch(each)]
     assert {"0", "8192Ki", "1Mi", "100000Mi", "10M", "1G", "1Gi", "100Gi", "1Ti"} <= {*taken}
@@ -713,7 +713,7 @@ def test_every_policy_denies_also_on_evaluation_errors() -> None:
     options = ("guardian.enabled=true", "guardian.voters={a,b,c}", "nonOperationalNodes.taint=NoSchedule")
     policies = [each for each in objects(NODE, *options) if each["kind"] == "ValidatingAdmissionPolicy"]
     templates = [path.read_text() for path in (CHART / "templates").iterdir() if path.is_file()]
-    assert len(policies) == sum(each.count("kind: ValidatingAdmissionPolicy\n") for each in templates), "the options enable every policy"
+    assert len(policies) == sum(each.count("kind: ValidatingAdmissionPolicy\n") for each in templates)
     bindings = {
         each["spec"]["policyName"]: each["spec"] for each in objects(NODE, *options) if each["kind"] == "ValidatingAdmissionPolicyBinding"
     }

@@ -169,7 +169,6 @@ async def test_guest_paused_when_its_migration_fails_resumes(world: World) -> No
 
 
 async def test_pause_request_at_the_failure_does_not_pause_the_guest(world: World) -> None:
-    """No component would resume it: its migration is over."""
     await leaving(world)
     await world.domain.handle(messages.PauseForMigration("m1"))
     async with asyncio.TaskGroup() as group:
