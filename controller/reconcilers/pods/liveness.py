@@ -158,8 +158,7 @@ def loss_of(own: Object | None, evidence: Evidence) -> Loss | None:
         judged = [(pod_state.node_of(own), verdict(own, evidence))]
     else:
         judged = [(each.node, verdict(each, evidence)) for each in evidence.absent if not each.migration]
-    lost = (Loss(node, found.by) for node, found in judged if isinstance(found, Over) and found in (FENCED, SEALED))
-    return next(lost, None)
+    return next((Loss(node, stated.by) for node, found in judged for stated in (FENCED, SEALED) if found == stated), None)
 
 
 def seconds_to_next_look(found: Unknown) -> float:

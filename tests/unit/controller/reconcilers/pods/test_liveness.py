@@ -97,6 +97,25 @@ def test_a_guardians_word_counts_only_for_pods_of_its_node() -> None:
         assert liveness.loss_of(pod, known) == liveness.loss_of(None, known) == loss
 
 
+def test_deletion_after_a_taint_for_an_earlier_boot_proves_nothing() -> None:
+    """Kubernetes itself deletes these pods by force."""
+    gone, node = Absent("pod", "uid", "node1", 0.0, went_with_node=True), frozenset({"node1"})
+    by_person, by_kubernetes = Evidence(Unreachable(node), (gone,)), Evidence(Unreachable(node, fenced_before=node), (gone,))
+    assert liveness.loss_of(None, by_person) == liveness.Loss("node1", Witness.PERSON)
+    assert verdict(gone, by_kubernetes) == LOST
+    assert liveness.loss_of(None, by_kubernetes) is None
+
+
+def test_end_that_the_kubelet_or_time_shows_is_no_loss() -> None:
+    assert liveness.loss_of(a_pod(phase="Failed", exit_code=1), liveness.NOTHING) is None
+    assert liveness.loss_of(None, Evidence(absent=(Absent("pod", "uid", "node1", 0.0),))) is None
+
+
+def test_next_look_is_when_the_verdict_says_or_soon() -> None:
+    assert liveness.seconds_to_next_look(Unknown(Decider.TIME, 3.0)) == 3.0
+    assert liveness.seconds_to_next_look(LOST) == liveness.LOST_LOOK_SECONDS
+
+
 def test_missing_pod_without_a_status_reference_is_over() -> None:
     assert verdict(None) == Over(Witness.ABSENCE)
     assert not may_run(None)
