@@ -48,8 +48,7 @@ def fresh_voters(promises: Mapping[str, Promise], sent: Mapping[str, float], own
 
 def may_seal(watch: Watch, times: Times) -> bool:
     """Return whether the Lease did not change, and a majority of its voters was fresh at every read, for ``Times.wait`` before the last."""
-    is_unchanged = watch.read_at - watch.unchanged_since >= times.wait
-    return is_unchanged and watch.fresh_since is not None and watch.read_at - watch.fresh_since >= times.wait
+    return watch.fresh_since is not None and watch.read_at - watch.fresh_since >= times.wait
 
 
 @dataclass(frozen=True, slots=True)

@@ -85,8 +85,8 @@ def next_step(state: State, now: float, times: Times, *, sealed: bool, ended: bo
         return Probe()
     if sealed:
         return Renew() if ended else Wait(SEALED_LOOK_SECONDS)
-    left = 0.0 if state.proven else _next_write(state, now, times) - now
-    return Wait(left) if left > 0 else Renew()
+    left = _next_write(state, now, times) - now
+    return Wait(left) if left > 0 and not state.proven else Renew()
 
 
 def _next_write(state: State, now: float, times: Times) -> float:

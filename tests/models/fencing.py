@@ -183,7 +183,7 @@ def _may_seal(state: State, protocol: Protocol) -> bool:
 
 @cache
 def _has_waited(unchanged_for: int, fresh_for: int, protocol: Protocol) -> bool:
-    watch = _watch(unchanged_for, fresh_for if protocol.needs_fresh_voters else int(protocol.times.wait), 0)
+    watch = _watch(unchanged_for, fresh_for if protocol.needs_fresh_voters else unchanged_for, 0)
     return seal_plan.may_seal(watch, protocol.times)
 
 

@@ -22,27 +22,30 @@ def looked(times: tuple[float, ...], *, fresh: bool = True, version: str = "1") 
     return found
 
 
-EVERY_3 = tuple(float(each) for each in range(0, 52, 3))
+EVERY_3 = tuple(float(each) for each in range(20, 72, 3))
+EVERY_5 = tuple(float(each) for each in range(20, 71, 5))
 
 
 def test_an_unchanged_lease_may_be_sealed_after_the_wait() -> None:
     assert not seal_plan.may_seal(looked(EVERY_3[:17]), TIMES)
     assert seal_plan.may_seal(looked(EVERY_3), TIMES)
+    assert seal_plan.may_seal(looked(EVERY_5), TIMES)
 
 
-@pytest.mark.parametrize("gap", [(0.0, 51.0), (*EVERY_3[:8], *EVERY_3[10:])])
+@pytest.mark.parametrize("gap", [(20.0, 71.0), (*EVERY_3[:8], *EVERY_3[10:]), (*EVERY_5[:8], 60.5, 65.0, 70.0)])
 def test_a_missed_read_begins_again(gap: tuple[float, ...]) -> None:
     assert not seal_plan.may_seal(looked(gap), TIMES)
 
 
 def test_a_change_or_a_lost_majority_begins_again() -> None:
-    watch = looked(EVERY_3)
-    assert not seal_plan.may_seal(seal_plan.observe(watch, "2", 54.0, TIMES, fresh=True), TIMES)
-    without = seal_plan.observe(watch, "1", 54.0, TIMES, fresh=False)
+    watch = looked(EVERY_3, version="9")
+    for version in ("8", "10"):
+        assert not seal_plan.may_seal(seal_plan.observe(watch, version, 74.0, TIMES, fresh=True), TIMES)
+    without = seal_plan.observe(watch, "9", 74.0, TIMES, fresh=False)
     assert without.fresh_since is None
     assert not seal_plan.may_seal(without, TIMES)
-    again = seal_plan.observe(without, "1", 57.0, TIMES, fresh=True)
-    assert (again.unchanged_since, again.fresh_since) == (0.0, 57.0)
+    again = seal_plan.observe(without, "9", 77.0, TIMES, fresh=True)
+    assert (again.unchanged_since, again.fresh_since) == (20.0, 77.0)
 
 
 def test_a_voter_is_fresh_by_the_beat_of_this_replica() -> None:
@@ -53,18 +56,22 @@ def test_a_voter_is_fresh_by_the_beat_of_this_replica() -> None:
         "d": Promise(beats={"own": "5"}, withdrawn=True),
         "e": Promise(beats={"own": "unknown"}),
         "f": Promise(beats={"own": "5"}, withdrawn=True, virtual=True),
+        "g": Promise(beats={"own": "1"}),
     }
-    assert seal_plan.fresh_voters(promises, {"5": 90.0, "2": 84.9}, "own", 100.0, TIMES) == {"a", "f"}
+    assert seal_plan.fresh_voters(promises, {"5": 85.0, "2": 84.9, "1": 45.0}, "own", 100.0, TIMES) == {"a", "f"}
 
 
 def test_what_follows() -> None:
     watch, majority = looked(EVERY_3), frozenset({"b", "c"})
     assert seal_plan.plan(watch, PROMISE, majority, TIMES) == Seal()
+    assert seal_plan.plan(looked(EVERY_5), PROMISE, majority, TIMES) == Seal()
     assert seal_plan.plan(looked(EVERY_3[:5]), PROMISE, frozenset(), TIMES) == Nothing()
     assert seal_plan.plan(watch, replace(PROMISE, withdrawn=True), majority, TIMES) == Nothing()
-    assert seal_plan.plan(replace(watch, fresh_since=30.0), PROMISE, majority, TIMES) == Nothing()
+    assert seal_plan.plan(replace(watch, fresh_since=50.0), PROMISE, majority, TIMES) == Nothing()
     few = seal_plan.plan(watch, PROMISE, frozenset({"c", "x", "y"}), TIMES)
     assert few == Refuse("only 1 of the 3 voters (a, b, c) report, less than a majority")
+    four = seal_plan.plan(watch, replace(PROMISE, voters=("a", "b", "c", "d")), frozenset({"c", "d"}), TIMES)
+    assert four == Refuse("only 2 of the 4 voters (a, b, c, d) report, less than a majority")
     none = seal_plan.plan(watch, replace(PROMISE, voters=("a", "b")), frozenset({"a", "b"}), TIMES)
     assert none == Refuse("its guardian names 2 voters, and at least 3 are needed (guardian.voters)")
 
@@ -78,7 +85,7 @@ def test_no_lease_of_a_virtual_machine_is_sealed() -> None:
 
 def test_a_replica_on_a_virtual_machine_seals_nothing() -> None:
     """It refuses once a replica elsewhere would have sealed."""
-    watch, late = looked(EVERY_3), looked(tuple(float(each) for each in range(0, 103, 3)))
+    late = tuple(float(each) for each in range(20, 121, 5))
     told = "virt-controller runs on a virtual machine, which may be paused"
-    assert seal_plan.plan(watch, PROMISE, frozenset(VOTERS), TIMES, allowed=False) == Nothing()
-    assert seal_plan.plan(late, PROMISE, frozenset(VOTERS), TIMES, allowed=False) == Refuse(told, "VirtualNode")
+    assert seal_plan.plan(looked(late[:-1]), PROMISE, frozenset(VOTERS), TIMES, allowed=False) == Nothing()
+    assert seal_plan.plan(looked(late), PROMISE, frozenset(VOTERS), TIMES, allowed=False) == Refuse(told, "VirtualNode")

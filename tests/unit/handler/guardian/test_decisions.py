@@ -19,7 +19,8 @@ KNOWN = State(confirmed=100.0, sent=100.0, tried=100.0, resolved=True)
         (State(), False, False, Probe()),
         (State(resolved=True), False, False, Renew()),
         (KNOWN, False, False, Wait(2.0)),
-        (State(confirmed=100.0, tried=98.0, resolved=True), False, False, Renew()),
+        (replace(KNOWN, tried=98.5), False, False, Wait(0.5)),
+        (replace(KNOWN, tried=97.0), False, False, Renew()),
         (State(tried=101.0, resolved=True, proven=True), False, False, Renew()),
         (State(confirmed=100.0, sent=98.0), False, False, Probe()),
         (State(confirmed=100.0, sent=98.0, resolved=True), True, False, Wait(0.2)),
@@ -41,10 +42,12 @@ def test_a_deadline_counts_from_the_newest_promise() -> None:
 def test_a_voter_attests_only_after_silence() -> None:
     assert not decisions.may_attest(KNOWN, 120.9, TIMES)
     assert decisions.may_attest(KNOWN, 121.0, TIMES)
+    assert decisions.may_attest(KNOWN, 220.0, TIMES)
     assert not decisions.may_attest(decisions.sending(KNOWN, 100.0), 200.0, TIMES)
     assert not decisions.asks(State(sent=100.0), 200.0, TIMES)
     assert not decisions.asks(KNOWN, 120.9, TIMES)
     assert decisions.asks(KNOWN, 121.0, TIMES)
+    assert decisions.asks(KNOWN, 220.0, TIMES)
 
 
 def test_a_refused_write_was_not_sent() -> None:
@@ -53,7 +56,7 @@ def test_a_refused_write_was_not_sent() -> None:
     first = State(sent=90.0, proven=True)
     promised = decisions.confirmed(decisions.sending(first, 104.0), 104.0)
     assert decisions.refused(promised, first) == State(sent=90.0, tried=104.0)
-    assert decisions.unanswered(sent, 107.0) == replace(KNOWN, sent=107.0, tried=104.0, unanswered=1)
+    assert decisions.unanswered(decisions.unanswered(sent, 105.0), 107.0) == replace(KNOWN, sent=107.0, tried=104.0, unanswered=2)
     assert decisions.written(replace(sent, unanswered=2), 105.0) == replace(KNOWN, sent=105.0, tried=104.0)
 
 
@@ -79,11 +82,13 @@ def test_writes_that_fail_pause_but_for_a_last_try() -> None:
     assert decisions.next_step(replace(failing, unanswered=1), 112.0, TIMES, sealed=False, ended=False) == Renew()
     for state, now, step in (
         (failing, 112.0, Wait(24.0)),
+        (replace(failing, unanswered=3), 112.0, Wait(24.0)),
         (failing, 136.0, Renew()),
         (replace(failing, tried=136.0), 137.0, Wait(3.0)),
         (replace(failing, attested=130.0), 136.0, Wait(30.0)),
         (replace(failing, attested=130.0), 166.0, Renew()),
         (replace(failing, attested=160.0), 168.0, Renew()),
+        (failing, 140.0, Wait(28.0)),
         (failing, 141.0, Wait(27.0)),
         (replace(failing, confirmed=None), 168.0, Renew()),
     ):
@@ -100,10 +105,9 @@ def test_both_sets_of_voters_must_attest() -> None:
 
 
 def test_a_pod_without_processes_stays_listed_for_minutes() -> None:
-    seen = decisions.seen(decisions.Seen(), ["a", "b"], 0.0)
-    seen = decisions.seen(seen, ["b"], 599.0)
+    seen = decisions.seen(decisions.Seen(), ["a", "b"], 100.0)
+    seen = decisions.seen(seen, ["b"], 699.0)
     assert set(seen.at) == {"a", "b"}
-    assert set(decisions.seen(seen, ["b"], 601.0).at) == {"b"}
-    many = decisions.seen(seen, [str(each) for each in range(guards.MAX_PODS)], 600.0)
-    assert len(many.at) == guards.MAX_PODS
-    assert "a" not in many.at
+    assert set(decisions.seen(seen, ["b"], 700.0).at) == {"b"}
+    newest = {str(each) for each in range(guards.MAX_PODS)}
+    assert set(decisions.seen(seen, newest, 699.5).at) == newest
