@@ -70,6 +70,11 @@ async def test_uninstall_waits_for_guest_pods_and_names_the_rest() -> None:
         assert "--no-hooks" in said
         assert len([1 for method, _, _ in api.writes if method == "DELETE"]) == 1
 
+        await api.remove(VMS, "default", "stuck")
+        done, said = await shut_down(client)
+        assert not done
+        assert "0 virtual machines, 0 migrations, 1 pods of guests" in said
+
 
 async def test_foreign_pod_with_our_label_holds_nothing_up() -> None:
     async with cluster() as (api, client):
