@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from launcher.hypervisor.port import HypervisorError
 from launcher.main.decisions.refusal import RequestRefused
 from launcher.main.disks import saved_disks, saved_images
 from launcher.protocol import made_disks, messages
+from tests import system_calls
 from tests.fakes.hypervisor import saved_file
 from tests.mounted import mount
 from tests.unit.launcher.main.world import MACHINE, Call, World
@@ -75,6 +77,15 @@ async def test_made_disks_are_copied_next_to_the_image(world: World, claim: Path
     image = saved_image.read(world.status.ending.message if world.status.ending is not None else "")
     assert image is not None
     assert saved_images.checked(MACHINE.uid, ID, image.digest, world.images)[0] == claim / ID
+
+
+def test_copies_are_durable(tmp_path: Path, made: Path) -> None:
+    write(made)
+    image, seen = tmp_path / ID, list[bytes]()
+    copies = image.with_suffix(saved_images.DISKS)
+    with system_calls.at(os.fsync, lambda: seen.append(copies.read_bytes())):
+        saved_disks.save(image, tuple(BYTES))
+    assert seen == [COPIES]
 
 
 async def test_failed_save_leaves_no_copies(world: World, claim: Path, made: Path) -> None:

@@ -15,6 +15,7 @@ from launcher.hypervisor.port import HypervisorError, Progress, Unavailable
 from launcher.main.decisions.refusal import RequestRefused
 from launcher.main.disks import saved_images
 from launcher.protocol import messages
+from tests import system_calls
 from tests.fakes.hypervisor import saved_file
 from tests.unit.launcher.main.world import MACHINE, NAME, PREPARE, SYNC, Call, World
 
@@ -196,6 +197,13 @@ async def test_an_image_is_marked_as_used_before_its_guest_runs(world: World, cl
     assert world.status.started
 
 
+def test_mark_of_use_is_durable(tmp_path: Path) -> None:
+    image, seen = kept(tmp_path), list[list[str]]()
+    with system_calls.at(os.fsync, lambda: seen.append(names(tmp_path))):
+        saved_images.mark_used(image)
+    assert seen == [[f"{ID}.used"]]
+
+
 async def test_used_image_is_never_used_again(world: World, claim: Path) -> None:
     digest = digest_of(kept(claim))
     (claim / ID).rename(claim / f"{ID}.used")
@@ -207,7 +215,7 @@ async def test_used_image_is_never_used_again(world: World, claim: Path) -> None
     assert "restore" not in world.hypervisor.calls
 
 
-@pytest.mark.parametrize("change", ["header", "gone", "link", "incomplete"])
+@pytest.mark.parametrize("change", ["header", "gone", "link", "hard link", "incomplete"])
 async def test_a_changed_image_is_refused_and_stays(world: World, claim: Path, change: str) -> None:
     file = kept(claim)
     request = resuming(file)
@@ -219,6 +227,8 @@ async def test_a_changed_image_is_refused_and_stays(world: World, claim: Path, c
         case "link":
             file.rename(claim.parent / "elsewhere")
             file.symlink_to(claim.parent / "elsewhere")
+        case "hard link":
+            (claim.parent / "elsewhere").hardlink_to(file)
         case _:
             file.write_bytes(b"LibvirtQemudPart" + saved_file(XML)[16:])
     await refused(world, request)
