@@ -97,7 +97,7 @@ def delete_others(uid: str, root: Path, keep: str = "") -> None:
     _sync(directory)
 
 
-def seal(partial: Path, image: Path, sync: Callable[[int], None] = os.fsync) -> Sealed:
+def seal(partial: Path, image: Path) -> Sealed:
     """Rename libvirt's finished file to ``image``, durably; return its header's digest, size and machine type.
 
     Raises ImageUnusable for a bad header, and OSError.
@@ -105,10 +105,10 @@ def seal(partial: Path, image: Path, sync: Callable[[int], None] = os.fsync) -> 
     with descriptors.closing(open_own(partial)) as descriptor:
         os.fchmod(descriptor, 0o600)
         digest, xml = _header(descriptor, _list_of_disks(image))
-        sync(descriptor)
+        os.fsync(descriptor)
         size = os.fstat(descriptor).st_size
     partial.rename(image)
-    _sync(image.parent, sync)
+    _sync(image.parent)
     machine = _MACHINE.search(xml)
     return Sealed(digest, size, machine[1] if machine else "")
 
@@ -192,6 +192,6 @@ def _header(descriptor: int, listed: bytes = b"") -> tuple[str, str]:
         raise ImageUnusable("the image has no XML") from error
 
 
-def _sync(directory: Path, sync: Callable[[int], None] = os.fsync) -> None:
+def _sync(directory: Path) -> None:
     with descriptors.closing(os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)) as descriptor:
-        sync(descriptor)
+        os.fsync(descriptor)

@@ -197,6 +197,13 @@ async def test_an_image_is_marked_as_used_before_its_guest_runs(world: World, cl
     assert world.status.started
 
 
+def test_image_is_durable_under_its_name(tmp_path: Path) -> None:
+    partial, seen = kept(tmp_path, f"{ID}.partial"), list[list[str]]()
+    with system_calls.at(os.fsync, lambda: seen.append(names(tmp_path))):
+        saved_images.seal(partial, tmp_path / ID)
+    assert seen == [[f"{ID}.partial"], [ID]]
+
+
 def test_mark_of_use_is_durable(tmp_path: Path) -> None:
     image, seen = kept(tmp_path), list[list[str]]()
     with system_calls.at(os.fsync, lambda: seen.append(names(tmp_path))):
