@@ -97,7 +97,7 @@ def test_a_guardians_word_counts_only_for_pods_of_its_node() -> None:
         assert liveness.loss_of(pod, known) == liveness.loss_of(None, known) == loss
 
 
-def test_deletion_after_a_taint_of_an_earlier_boot_proves_nothing() -> None:
+def test_deletion_after_an_earlier_boots_taint_proves_nothing() -> None:
     """Kubernetes itself deletes these pods by force."""
     gone, node = Absent("pod", "uid", "node1", 0.0, went_with_node=True), frozenset({"node1"})
     by_person, by_kubernetes = Evidence(Unreachable(node), (gone,)), Evidence(Unreachable(node, fenced_before=node), (gone,))
