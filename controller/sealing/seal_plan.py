@@ -21,7 +21,7 @@ class Watch:
     unchanged_since: float
     """o: the end of the read that first showed this version."""
     fresh_since: float | None
-    """q: since when a majority of this version's voters was fresh at every read. None: it was not at the last one."""
+    """q: since when a majority of this version's voters was fresh at every read: ``unchanged_since`` or later. None: not at the last."""
     read_at: float
 
 

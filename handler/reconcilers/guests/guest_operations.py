@@ -88,14 +88,13 @@ def _request(operation: operations.Operation) -> messages.Operate:
 def with_results(vm: Mapping[str, Any], told: Sequence[messages.OperationStatus], now: datetime) -> list[Object]:
     """Return the machine's operations with the progress and results of its launcher; an existing result stays."""
     results = {each.id: each for each in told if each.state in RESULTS}
-    advanced = {each.id: each.percent for each in told if 0 < each.percent <= MAX_PERCENT}
+    advanced = {each.id: {"percent": each.percent} for each in told if 0 < each.percent <= MAX_PERCENT}
     moment, waiting = times.to_rfc3339(now), {each["id"] for each in operations.unfinished(vm)}
     found = []
     for operation in operations.of(vm):
         over = results.get(operation["id"]) if operation["id"] in waiting else None
         if over is None:
-            percent = advanced.get(operation["id"]) if operation["id"] in waiting else None
-            found.append({**operation, **({"percent": percent} if percent else {})})
+            found.append({**operation, **(advanced.get(operation["id"], {}) if operation["id"] in waiting else {})})
         else:
             found.append(operations.finished(operation, RESULTS[over.state], one_line(over.message, MAX_MESSAGE), moment))
     return found

@@ -37,14 +37,14 @@ class Observed:
     """In ``status.podUID``; None before the first."""
     connected: bool
     gone: bool
+    now: float
+    """The event loop's time."""
     starting: bool = False
     """The request to start the guest is unanswered."""
     operations: frozenset[str] = frozenset()
     """Supported by the launcher."""
     failures: guest_changes.Failures = field(default_factory=dict)
     failed_steps: device_steps.Failures = field(default_factory=dict)
-    now: float = 0.0
-    """The event loop's time."""
     not_understood: str = ""
     """What an incompatible launcher has that this process does not support."""
 
@@ -124,10 +124,9 @@ def plan(seen: Observed) -> tuple[Action, ...]:
 
 
 def why_down(vm: Mapping[str, Any]) -> str:
-    """Return a message why a guest must shut down: of the decision to be off, of a failed liveness probe, or a general one."""
-    decision = power.decide(vm)
-    if not decision.on or decision.attempt > power.current_attempt(vm):
-        return decision.message
+    """Return a message why a guest must be off: it should be off or restart, its liveness probe failed, or a general one."""
+    if asked_for := power.end_asked_for(vm):
+        return asked_for
     ready = objects.condition(dig_vm(vm, "status", "conditions"), conditions.READY) or {}
     return str(ready["message"]) if ready.get("reason") == conditions.LIVENESS_FAILED else "the guest is being stopped"
 
@@ -140,7 +139,7 @@ def _alive(seen: Observed, vm: Mapping[str, Any], launcher: messages.Status) -> 
         if launcher.started or launcher.stopping:
             return ()  # the ending follows
         if off:
-            return (EndAttempt(End(power.RESULT_STOPPED, "ShutDown", f"not started: {decision.message}")),)
+            return (EndAttempt(End(power.RESULT_STOPPED, "ShutDown", f"not started: {why_down(vm)}")),)
         return (StartGuest(paused=power.wants_paused(vm)),)
     if off and (not launcher.stopping or _is_too_patient(launcher, vm)):
         return (SendRequest(messages.Shutdown(float(power.grace_seconds(vm)))),)
@@ -151,17 +150,17 @@ def _alive(seen: Observed, vm: Mapping[str, Any], launcher: messages.Status) -> 
     if is_migrating(launcher):
         # Of a migration, only the result is reported, not libvirt's pauses; but Services must not use a guest that was paused in order to
         # arrive.
-        return (ReportGuest(),) if _stands_to_arrive(launcher) else ()
-    return (ReportGuest(),) if launcher.stopping else _settled(seen, vm, launcher)
+        return (ReportGuest(),) if _stands_to_arrive(launcher, launcher.domain) else ()
+    return (ReportGuest(),) if launcher.stopping else _settled(seen, launcher, launcher.domain)
 
 
-def _settled(seen: Observed, vm: Mapping[str, Any], launcher: messages.Status) -> tuple[Action, ...]:
-    domain, pause = launcher.domain, power.wants_paused(vm)
+def _settled(seen: Observed, launcher: messages.Status, domain: messages.DomainStatus) -> tuple[Action, ...]:
+    vm, pause = seen.vm, power.wants_paused(seen.vm)
     if not launcher.started:
         return ()  # libvirt itself pauses and resumes the guest
-    if pause and domain is not None and domain.state in ("running", "blocked"):
+    if pause and domain.state in ("running", "blocked"):
         return (SendRequest(messages.Suspend()),)
-    if not pause and domain is not None and domain.state == "paused" and domain.reason in RESUMABLE:
+    if not pause and domain.state == "paused" and domain.reason in RESUMABLE:
         return (SendRequest(messages.Resume()),)
     if stands_still(launcher) and launcher.has_room and not pause:  # only a user ends a user's pause
         return (SendRequest(messages.Resume()),)
@@ -201,9 +200,9 @@ def _is_leaving(launcher: messages.Status | None) -> bool:
     return any(each.direction == "outgoing" and each.state == "running" for each in migrations)
 
 
-def _stands_to_arrive(launcher: messages.Status) -> bool:
+def _stands_to_arrive(launcher: messages.Status, domain: messages.DomainStatus) -> bool:
     """Return whether the guest migrates away, and was paused by request so that it arrives (``allowPause``)."""
-    return _is_leaving(launcher) and launcher.domain is not None and (launcher.domain.state, launcher.domain.reason) == ("paused", "user")
+    return _is_leaving(launcher) and (domain.state, domain.reason) == ("paused", "user")
 
 
 def is_migrating(launcher: messages.Status) -> bool:

@@ -65,7 +65,7 @@ def a_run(*conditions: dict[str, Any], request: dict[str, Any] | None = None, de
 def test_an_end_that_the_machine_did_not_ask_for_has_its_cause(
     vm: dict[str, Any], kind: messages.EndingKind, end: tuple[str, str, str]
 ) -> None:
-    (action,) = guest_plan.plan(Observed(vm, replace(an_ended(kind, ASKED), stopping=True), connected=True, gone=False))
+    (action,) = guest_plan.plan(Observed(vm, replace(an_ended(kind, ASKED), stopping=True), connected=True, gone=False, now=0.0))
 
     assert isinstance(action, EndAttempt)
     assert (action.end.result, action.end.reason, action.end.message) == end
@@ -76,7 +76,8 @@ def test_an_end_that_the_machine_did_not_ask_for_has_its_cause(
 
 def test_a_pod_that_was_deleted_before_its_guest_ran_says_so() -> None:
     vm = a_vm("Scheduled")
-    (action,) = guest_plan.plan(Observed(vm, replace(an_ended("destroyed", "x" * 2000), stopping=True), connected=True, gone=False))
+    launcher = replace(an_ended("destroyed", "x" * 2000), stopping=True)
+    (action,) = guest_plan.plan(Observed(vm, launcher, connected=True, gone=False, now=0.0))
 
     assert isinstance(action, EndAttempt)
     assert action.end.message.startswith("its pod was deleted by another client before the guest ran (x")
@@ -84,7 +85,7 @@ def test_a_pod_that_was_deleted_before_its_guest_ran_says_so() -> None:
 
 
 def test_destroyed_domain_in_an_unstopped_pod_is_powered_off() -> None:
-    (action,) = guest_plan.plan(Observed(a_run(), an_ended("destroyed", "the domain was destroyed"), connected=True, gone=False))
+    (action,) = guest_plan.plan(Observed(a_run(), an_ended("destroyed", "the domain was destroyed"), connected=True, gone=False, now=0.0))
 
     assert isinstance(action, EndAttempt)
     assert (action.end.reason, action.end.message) == ("PoweredOff", "the domain was destroyed")

@@ -164,8 +164,8 @@ def test_events_report_each_outcome_once() -> None:
     assert told(edited(), changes=[an_entry("Pending")]) == []
 
 
-def plan(vm: dict[str, Any], launcher: messages.Status, **members: Any) -> tuple[guest_plan.Action, ...]:
-    return guest_plan.plan(guest_plan.Observed(vm, launcher, connected=True, gone=False, **members))
+def plan(vm: dict[str, Any], launcher: messages.Status, *, now: float = 0.0, **members: Any) -> tuple[guest_plan.Action, ...]:
+    return guest_plan.plan(guest_plan.Observed(vm, launcher, connected=True, gone=False, now=now, **members))
 
 
 def test_running_guest_is_changed_then_reported() -> None:

@@ -37,7 +37,7 @@ def only(actions: tuple[Action, ...]) -> Action:
 
 
 def observed(vm: dict[str, Any], launcher: messages.Status | None, *, connected: bool = True, gone: bool = False) -> Observed:
-    return Observed(vm=vm, launcher=launcher, connected=connected, gone=gone)
+    return Observed(vm=vm, launcher=launcher, connected=connected, gone=gone, now=0.0)
 
 
 def test_scheduled_machine_starts_once_its_launcher_answers() -> None:
@@ -123,7 +123,7 @@ def test_begun_stop_is_completed_despite_a_later_start() -> None:
         assert plan(observed(a_vm("Stopping", request=request), a_running())) == shut_down(30.0)
         (action,) = plan(observed(a_vm("Stopping", request=request), EMPTY))
         assert isinstance(action, EndAttempt)
-        assert action.end.result == "Stopped"
+        assert (action.end.result, action.end.message) == ("Stopped", "not started: the guest is being stopped")
 
 
 def test_shutdown_reason_is_never_a_reason_to_run() -> None:
@@ -132,8 +132,9 @@ def test_shutdown_reason_is_never_a_reason_to_run() -> None:
     assert guest_plan.why_down(vm) == "the guest is being stopped"
     vm["status"]["conditions"] = [dead]
     assert guest_plan.why_down(vm) == "the liveness probe failed: no answer"
-    vm["status"]["request"] = a_request("Stop")
-    assert guest_plan.why_down(vm) == "stop was requested"
+    for request, why in ((a_request("Stop"), "stop was requested"), (a_request("Restart", 2), "restart was requested")):
+        vm["status"]["request"] = request
+        assert guest_plan.why_down(vm) == why
 
 
 def test_pause_and_unpause_follow_the_level() -> None:
@@ -317,6 +318,7 @@ def test_migration_pause_by_libvirt_is_left_alone() -> None:
     moving = replace(a_migrating("running"), domain=messages.DomainStatus("d", "u", "qemu", "paused", "migrating"))
 
     assert plan(observed(a_vm("Running"), moving)) == ()
+    assert plan(observed(a_vm("Running"), a_migrating("running"))) == ()
 
 
 @pytest.mark.parametrize(
@@ -505,6 +507,6 @@ def test_only_the_end_of_an_unsupported_launcher_is_known(phase: str) -> None:
 def test_a_guest_that_was_not_started_yet_is_left_alone(reason: str) -> None:
     """libvirt itself pauses it, also while it restores a suspended guest."""
     starting = replace(a_running("paused", reason), started=False)
-    assert plan(Observed(a_vm("Scheduled"), starting, connected=True, gone=False)) == ()
+    assert plan(Observed(a_vm("Scheduled"), starting, connected=True, gone=False, now=0.0)) == ()
     started = replace(starting, started=True)
-    assert plan(Observed(a_vm("Scheduled"), started, connected=True, gone=False)) == (SendRequest(messages.Resume()),)
+    assert plan(Observed(a_vm("Scheduled"), started, connected=True, gone=False, now=0.0)) == (SendRequest(messages.Resume()),)

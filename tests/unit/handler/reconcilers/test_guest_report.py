@@ -3,7 +3,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from apiserver.apis.meta import objects
+from apiserver.apis.virt.hardware import disks
+from apiserver.apis.virt.spec import hot_plug
 from handler.plugins.faults import Failed
 from handler.probes.tally import UNKNOWN, Verdict
 from handler.reconcilers.guests import guest_report
@@ -11,7 +15,7 @@ from handler.reconcilers.guests.guest_report import Observed
 from handler.reconcilers.guests.guest_status import NetworkFault
 from handler.storage.adding import DisksFault
 from launcher.protocol import messages
-from tests.unit.handler.reconcilers.builders import NOW, a_running, a_vm
+from tests.unit.handler.reconcilers.builders import NOW, a_running, a_vm, an_operation
 
 
 def seen(vm: dict[str, Any], launcher: messages.Status | None = None) -> Observed:
@@ -73,15 +77,28 @@ def test_disk_plugin_failure_is_reported_once() -> None:
 
 
 def test_status_parts_are_merged() -> None:
-    vm = a_vm("Scheduled")
+    vm = a_vm("Scheduled", operations=[an_operation("a", 1)])
     keys = {"source": {"secret": {"secretName": "s"}}, "propagationMethod": {"qemuGuestAgent": {"users": ["u"]}}}
     vm["spec"]["accessCredentials"] = [{"sshPublicKey": keys}]
     vm["spec"]["domain"]["devices"]["filesystems"] = [{"name": "a", "type": "ConfigMap", "source": {"name": "c"}}]
     network = NetworkFault("NetworkNotReady", "no bridge")
-    status, _ = guest_report.status_of(replace(seen(vm), network=network, disks=DisksFault({"root": Failed("no luck")})))
-    assert (status["phase"], status["observedGeneration"]) == ("Running", 3)
+    reset = a_running(operations=(messages.OperationStatus("a", 1, "succeeded"),))
+    status, _ = guest_report.status_of(replace(seen(vm, reset), network=network, disks=DisksFault({"root": Failed("no luck")})))
+    assert (status["phase"], status["observedGeneration"], status["operations"][0]["result"]) == ("Running", 3, "Succeeded")
     kinds = {"Ready", "Paused", "Migratable", "NetworkReady", "DisksReady", "AccessCredentialsSynchronized", "FilesystemsReady"}
     assert conditions(status).keys() == {*kinds, "AgentConnected"}
+
+
+@pytest.mark.parametrize(("devices", "is_migratable"), [((), "False"), ((messages.DeviceStatus("disk", "x"),), "True")])
+def test_a_guest_without_its_imported_disk_is_not_migratable(devices: tuple[messages.DeviceStatus, ...], is_migratable: str) -> None:
+    vm = a_vm("Running")
+    disk = {"name": "x", "type": "PersistentVolumeClaim", "source": {"name": "x", "import": {"http": {"url": "http://server/x"}}}}
+    vm["spec"]["domain"]["devices"]["disks"] = [disk]
+    (full,) = disks.defaulted(vm["spec"]["domain"])
+    volume = {"attachPodName": hot_plug.pod_name(vm, full), "attachPodUID": "2b0a1c1e-0000-4000-8000-000000000001"}
+    vm["status"]["volumeStatus"] = [{"name": "x", "hotplugVolume": volume}]
+    launcher = a_running(domain=messages.DomainStatus("d", "u", "qemu", "running", "booted", devices=devices))
+    assert conditions(guest_report.status_of(seen(vm, launcher))[0])["Migratable"][0] == is_migratable
 
 
 def test_valid_conditions_carry_the_current_generation() -> None:

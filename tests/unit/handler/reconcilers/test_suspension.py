@@ -76,7 +76,7 @@ def test_running_guest_has_used_its_image() -> None:
 
 def test_progress_is_in_the_operation_until_it_ends() -> None:
     vm, launcher = suspending(), a_running("paused", "saving", operations=(messages.OperationStatus(ID, 1, percent=40),))
-    seen = Observed(vm, launcher, connected=True, gone=False, operations=frozenset({"Suspend"}))
+    seen = Observed(vm, launcher, connected=True, gone=False, now=0.0, operations=frozenset({"Suspend"}))
     assert guest_plan.plan(seen) == (ReportGuest(),)
     status = guest_status.running(vm, launcher, (), NOW)
     (paused,) = (each for each in status["conditions"] if each["type"] == "Paused")
@@ -85,13 +85,13 @@ def test_progress_is_in_the_operation_until_it_ends() -> None:
 
 def test_a_guest_that_is_being_restored_is_left_alone() -> None:
     restoring = replace(a_running("paused", "migrating"), started=False)
-    seen = Observed(a_vm("Scheduled"), restoring, connected=True, gone=False)
+    seen = Observed(a_vm("Scheduled"), restoring, connected=True, gone=False, now=0.0)
     assert guest_plan.plan(seen) == ()
     assert guest_plan.plan(replace(seen, launcher=replace(restoring, started=True))) == (SendRequest(messages.Resume()),)
 
 
 def test_an_end_by_suspension_is_written_with_the_operations() -> None:
-    seen = Observed(suspending(), SAVED, connected=True, gone=False)
+    seen = Observed(suspending(), SAVED, connected=True, gone=False, now=0.0)
     (action,) = guest_plan.plan(seen)
     assert isinstance(action, EndAttempt)
     assert (action.end.result, action.end.reason) == ("Suspended", "Suspended")
