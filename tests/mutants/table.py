@@ -193,7 +193,11 @@ MODULES: Final = (
         "handler/reconcilers/test_reboot_loops.py",
     ),
     _module("handler/reconcilers/migrations/migration_stalls.py", "handler/reconcilers/test_migration_stalls.py"),
-    _module("handler/reconcilers/migrations/side_plan.py", "handler/reconcilers/test_migration_plan.py"),
+    _module(
+        "handler/reconcilers/migrations/side_plan.py",
+        "handler/reconcilers/test_migration_plan.py",
+        "handler/reconcilers/test_migration_limits.py",
+    ),
     _module("handler/reconcilers/migrations/migration_limits.py", "handler/reconcilers/test_migration_limits.py"),
     _module("handler/pods/hanging.py", "handler/pods/test_hanging.py"),
     _module("handler/plugins/answers.py", "handler/plugins/test_answers.py"),

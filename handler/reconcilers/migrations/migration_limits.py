@@ -88,7 +88,7 @@ def cause(migration: Object, report: messages.MigrationStatus, now: datetime, st
 def _bound(options: Object, report: messages.MigrationStatus) -> str:
     allowed, elapsed = quantity.parse(str(_given(options.get("bandwidth"), 0))).bytes, report.elapsed_milliseconds
     sent = migration_progress.amounts(report)[1]
-    if not allowed or elapsed < MILLISECONDS or sent * MILLISECONDS / elapsed < BOUND_SHARE * allowed:
+    if not allowed or elapsed < MILLISECONDS or sent * MILLISECONDS < BOUND_SHARE * allowed * elapsed:
         return ""
     return f"the limit is {quantity.shown(allowed)} per second (bandwidth)"
 
@@ -111,7 +111,7 @@ def _with_figures(report: messages.MigrationStatus, migration: Object) -> messag
 def _moved(report: messages.MigrationStatus) -> str:
     seconds = max(report.elapsed_milliseconds, 0) / 1000
     total, processed, remaining = migration_progress.amounts(report)
-    if not total and not processed:
+    if not total:
         return ""
     rate = f", {quantity.shown(processed / seconds)} a second" if seconds >= 1 else ""
     return f"{quantity.shown(processed)} sent{rate}, {quantity.shown(remaining)} of {quantity.shown(total)} remaining"

@@ -62,6 +62,8 @@ class Observed:
     """virt-handler is connected to it."""
     gone: bool
     """Its process has ended, and with it all in the pod."""
+    now: datetime
+    """By the clock that writes ``Running`` and the end."""
     relaying: bool = False
     """Target: connections of this migration's source are accepted."""
     released: bool = False
@@ -72,8 +74,6 @@ class Observed:
     """Target: current address of this handler's relay."""
     stop: str = ""
     """Source: why the guest should end; empty if it should not."""
-    now: datetime | None = None
-    """By the clock that writes ``Running`` and the end; None: time does not matter."""
     stalled_seconds: float = 0.0
     """Source: without data of the guest."""
     can_pause: bool = False
@@ -265,7 +265,8 @@ def _stayed(seen: Observed, report: messages.MigrationStatus, launcher: messages
     if report.state == "cancelled":
         if unwanted:
             return EndMigration(phases.CANCELLED, "deleted during the migration", stays)
-        return EndMigration(phases.FAILED, migration_causes.of_failure(report, launcher, seen.stop, _limit_of(seen, report)), stays)
+        limit = migration_limits.cause(migration, report, seen.now, seen.stalled_seconds)
+        return EndMigration(phases.FAILED, migration_causes.of_failure(report, launcher, seen.stop, limit), stays)
     cause = migration_causes.of_failure(report, launcher, seen.stop)
     is_counted = phases.phase_of(migration) == phases.RUNNING and migration_attempts.number_of(migration) > 0
     if is_counted and not unwanted and migration_causes.may_pass(report, launcher, seen.stop):
@@ -274,8 +275,6 @@ def _stayed(seen: Observed, report: messages.MigrationStatus, launcher: messages
 
 
 def _under_way(seen: Observed, launcher: messages.Status) -> SourcePlan:
-    if seen.now is None:
-        return _wait(seen)
     verdict = migration_limits.verdict_of(seen.migration, launcher, seen.now, seen.stalled_seconds, can_pause=seen.can_pause)
     match verdict:
         case "pause":
@@ -284,10 +283,6 @@ def _under_way(seen: Observed, launcher: messages.Status) -> SourcePlan:
             return (AbortMigration(), *_wait(seen))
         case _:
             return _wait(seen)
-
-
-def _limit_of(seen: Observed, report: messages.MigrationStatus) -> str:
-    return migration_limits.cause(seen.migration, report, seen.now, seen.stalled_seconds) if seen.now is not None else ""
 
 
 def _stays(seen: Observed) -> bool:
@@ -374,12 +369,9 @@ def _target_over(seen: Observed) -> TargetPlan:
         return (ForgetMigration(),)
     if report.downtime_milliseconds > 0:
         return (WriteFigures(), ForgetMigration())
-    return later if report.elapsed_milliseconds == 0 else (ForgetMigration(),)  # complete: the guest was paused all the time
+    return (ForgetMigration(),) if report.elapsed_milliseconds else later  # complete: the guest was paused all the time
 
 
 def _left(seen: Observed, seconds: float) -> float:
     ended = times.parsed(dig_migration(seen.migration, "status", "endTime"))
-    if ended is None:
-        return 0.0
-    ago = seconds if seen.now is None else abs(seen.now - ended).total_seconds()
-    return max(seconds - ago, 0.0)
+    return max(seconds - abs(seen.now - ended).total_seconds(), 0.0) if ended is not None else 0.0

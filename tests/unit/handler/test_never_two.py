@@ -241,7 +241,7 @@ class Migrating(RuleBasedStateMachine):
         if not self.handlers["source"]:
             return
         pod, held = self.source, self.migration
-        observed = handling.Observed(held, pod.heard, connected=not pod.over, gone=pod.over, released=self.told)
+        observed = handling.Observed(held, pod.heard, connected=not pod.over, gone=pod.over, now=self.now, released=self.told)
         for action in handling.plan_source(observed):
             match action:
                 case handling.BeginMigration():
@@ -265,8 +265,8 @@ class Migrating(RuleBasedStateMachine):
             return
         pod, held = self.target, self.migration
         heard = dataclasses.replace(pod.heard or pod.status())
-        observed = handling.Observed(held, heard, connected=not pod.over, gone=pod.over, relaying=self.expected, address=ADDRESS)
-        for action in handling.plan_target(observed):
+        observed = handling.Observed(held, heard, connected=not pod.over, gone=pod.over, now=self.now, relaying=self.expected)
+        for action in handling.plan_target(dataclasses.replace(observed, address=ADDRESS)):
             match action:
                 case handling.PrepareTarget() if pod.migration is None:
                     pod.migration = messages.MigrationStatus(UID, "incoming", "prepared")

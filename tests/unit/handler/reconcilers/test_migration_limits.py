@@ -272,6 +272,12 @@ def test_a_bandwidth_that_bounds_the_rate_is_named(bandwidth: str | None, *, is_
     assert "bandwidth" not in caused(moving(bandwidth=bandwidth), 151, elapsed_milliseconds=999)
 
 
+@pytest.mark.parametrize(("sent", "is_said"), [(749, False), (750, True)])
+def test_three_quarters_of_the_bandwidth_is_its_limit(sent: int, *, is_said: bool) -> None:
+    said = caused(moving(bandwidth="1000"), 151, elapsed_milliseconds=1000, memory_processed_bytes=sent)
+    assert ("(bandwidth)" in said) is is_said
+
+
 def test_bandwidth_limit_is_named_for_a_paused_guest() -> None:
     said = caused(moving(bandwidth="10Mi", allowPause=True), 301)
     assert said.endswith("per second (bandwidth); try a MigrationPolicy with a higher bandwidth or a longer completionTimeoutPerGiB")

@@ -26,13 +26,13 @@ def only(actions: plan.SourcePlan | plan.TargetPlan) -> plan.SourceAction | plan
 
 
 def source(migration: dict[str, Any], launcher: messages.Status | None, *, connected: bool = True, gone: bool = False) -> plan.SourcePlan:
-    return plan.plan_source(Observed(migration, launcher, connected, gone))
+    return plan.plan_source(Observed(migration, launcher, connected, gone, NOW))
 
 
 def target(
     migration: dict[str, Any], launcher: messages.Status | None, *, relaying: bool = True, connected: bool = True
 ) -> plan.TargetPlan:
-    return plan.plan_target(Observed(migration, launcher, connected, gone=False, relaying=relaying, address="10.0.0.2:8445"))
+    return plan.plan_target(Observed(migration, launcher, connected, gone=False, now=NOW, relaying=relaying, address="10.0.0.2:8445"))
 
 
 def test_the_source_writes_running_before_it_begins() -> None:
@@ -42,7 +42,7 @@ def test_the_source_writes_running_before_it_begins() -> None:
 
 def test_source_starts_after_the_guests_operations() -> None:
     """The target's launcher would not know of them; one that is under way goes on."""
-    waiting = Observed(a_migration("TargetReady"), a_running(), connected=True, gone=False, operating=True)
+    waiting = Observed(a_migration("TargetReady"), a_running(), connected=True, gone=False, now=NOW, operating=True)
     assert plan.plan_source(waiting) == ()
     assert plan.plan_source(replace(waiting, migration=a_migration("Running"))) == (plan.MigrateGuest(),)
     cancelled = replace(waiting, migration=a_migration("TargetReady", deleting=True))
@@ -50,8 +50,9 @@ def test_source_starts_after_the_guests_operations() -> None:
 
 
 def test_migration_does_not_begin_during_an_import() -> None:
-    seen = Observed(a_migration("TargetReady"), a_running(), connected=True, gone=False, importing="disk 'x': its image is being imported")
-    assert plan.plan_source(seen) == (plan.EndMigration("Failed", "disk 'x': its image is being imported"),)
+    importing = "disk 'x': its image is being imported"
+    seen = Observed(a_migration("TargetReady"), a_running(), connected=True, gone=False, now=NOW, importing=importing)
+    assert plan.plan_source(seen) == (plan.EndMigration("Failed", importing),)
     assert plan.plan_source(replace(seen, migration=a_migration("Running"))) == (plan.MigrateGuest(),)
     under_way = replace(seen, migration=a_migration("Running"), launcher=a_migrating("running"))
     assert plan.plan_source(under_way) == LOOK_AGAIN
@@ -107,11 +108,12 @@ def test_the_source_says_that_the_guest_stayed(state: messages.MigrationState, d
 @pytest.mark.parametrize("deleting", [False, True])
 def test_only_of_a_guest_that_goes_on_is_said_that_it_stays(state: messages.MigrationState, *, deleting: bool) -> None:
     launcher, migration = a_migrating(state), a_migration("Running", deleting=deleting)
+    here = Observed(migration, launcher, connected=True, gone=False, now=NOW)
     for seen, stays in (
-        (Observed(migration, launcher, connected=True, gone=False), True),
-        (Observed(migration, launcher, connected=True, gone=False, stop="restart was requested"), False),
-        (Observed(migration, replace(launcher, stopping=True), connected=True, gone=False), False),
-        (Observed(migration, replace(launcher, ending=messages.Ending("destroyed", "")), connected=True, gone=True), False),
+        (here, True),
+        (replace(here, stop="restart was requested"), False),
+        (replace(here, launcher=replace(launcher, stopping=True)), False),
+        (replace(here, launcher=replace(launcher, ending=messages.Ending("destroyed", "")), gone=True), False),
     ):
         action = only(plan.plan_source(seen))
         assert isinstance(action, plan.EndMigration)
@@ -138,7 +140,7 @@ def test_guest_ending_before_the_move_fails_the_migration(phase: str, launcher: 
     (action,) = source(a_migration(phase), launcher, connected=connected, gone=gone)
 
     assert isinstance(action, plan.EndMigration)
-    assert action.phase == "Failed"
+    assert (action.phase, action.stays) == ("Failed", False)
 
 
 @pytest.mark.parametrize("deleting", [False, True])
@@ -146,7 +148,8 @@ def test_only_the_target_reports_arrival_and_after_release(deleting: bool) -> No
     for phase in ("TargetReady", "Running"):
         migration = a_migration(phase, deleting=deleting, targetAddress="10.0.0.2:8445")
         assert source(migration, a_migrating("succeeded")) == (plan.RequestRelease(),)
-        assert plan.plan_source(Observed(migration, a_migrating("succeeded"), connected=False, gone=True, released=True)) == rest(migration)
+        told = Observed(migration, a_migrating("succeeded"), connected=False, gone=True, now=NOW, released=True)
+        assert plan.plan_source(told) == rest(migration)
         assert target(migration, a_migrating("arrived", "incoming")) == ()
         assert target(migration, a_migrating("succeeded", "incoming"), connected=False) == (plan.TakeOverMachine(),)
 
@@ -202,6 +205,7 @@ def test_restarted_target_accepts_relays_at_a_new_address() -> None:
 
     assert target(ready, prepared, relaying=False) == (plan.AcceptRelays(),)
     assert target(ready, prepared) == (plan.OfferAddress("10.0.0.2:8445"),)
+    assert target(a_migration("TargetReady", deleting=True, targetAddress="10.0.0.1:8445"), prepared) == ()
 
 
 def test_target_without_guest_leaves_the_result_to_the_source() -> None:
@@ -211,13 +215,14 @@ def test_target_without_guest_leaves_the_result_to_the_source() -> None:
 
 @pytest.mark.parametrize("phase", ["Succeeded", "Failed", "Cancelled"])
 def test_a_final_phase_closes_both_sides(phase: str) -> None:
+    over = a_migration(phase, endTime=times.to_rfc3339(NOW))
     for state in ("succeeded", "failed", "cancelled"):
         if (state, phase) != ("succeeded", "Succeeded"):
-            assert source(a_migration(phase), a_migrating(state)) == (plan.ForgetMigration(),)
-        assert source(a_migration(phase), a_migrating(state), connected=False) == (plan.ForgetMigration(),)
+            assert source(over, a_migrating(state)) == (plan.ForgetMigration(),)
+        assert source(over, a_migrating(state), connected=False) == (plan.ForgetMigration(),)
     for connected in (False, True):
-        assert source(a_migration(phase), None, connected=connected) == (plan.ForgetMigration(),)
-    assert target(a_migration(phase), a_migrating("prepared", "incoming")) == (plan.ForgetMigration(),)
+        assert source(over, None, connected=connected) == (plan.ForgetMigration(),)
+    assert target(over, a_migrating("prepared", "incoming")) == (plan.ForgetMigration(),)
 
 
 ADDRESSES = ("10.244.1.7", "fd00:10::7")
@@ -226,7 +231,7 @@ ADDRESSES = ("10.244.1.7", "fd00:10::7")
 @pytest.mark.parametrize("phase", ["Running", "Succeeded"])
 def test_connections_are_forwarded_while_the_former_pod_exists(phase: str) -> None:
     migration = a_migration(phase, targetPodIPs=list(ADDRESSES))
-    left = Observed(migration, a_migrating("succeeded"), connected=True, gone=False, released=True)
+    left = Observed(migration, a_migrating("succeeded"), connected=True, gone=False, now=NOW, released=True)
     afterwards = (plan.CloseRelays(),) if phase == "Succeeded" else LOOK_AGAIN
     assert plan.plan_source(left) == (plan.ForwardConnections(ADDRESSES),)
     assert plan.plan_source(replace(left, forwarded=True)) == afterwards
@@ -246,20 +251,25 @@ def test_nothing_is_forwarded_before_the_guest_left_and_may_run() -> None:
 
 
 def test_figures_are_written_after_virt_controllers_success() -> None:
-    took = replace(a_migrating("succeeded", "incoming").migrations[0], downtime_milliseconds=45)
+    took = replace(a_migrating("succeeded", "incoming").migrations[0], downtime_milliseconds=1)
     there = a_running(migrations=(took,))
     assert target(a_migration("Succeeded"), there) == (plan.WriteFigures(), plan.ForgetMigration())
     assert target(a_migration("Succeeded", progress={"totalBytes": 1}), there) == (plan.WriteFigures(), plan.ForgetMigration())
     assert target(a_migration("Succeeded", progress={"downtimeMilliseconds": 1}), there) == (plan.ForgetMigration(),)
-    assert target(a_migration("Succeeded"), a_running(migrations=(replace(took, downtime_milliseconds=0),))) == (plan.ForgetMigration(),)
-    assert target(a_migration("Succeeded"), a_running(migrations=(replace(took, direction="outgoing"),))) == (plan.ForgetMigration(),)
-    assert target(a_migration("Succeeded"), a_running(migrations=(replace(took, uid="mig-2"),))) == (plan.ForgetMigration(),)
+    for other in (
+        replace(took, downtime_milliseconds=0),
+        replace(took, downtime_milliseconds=-1),
+        replace(took, direction="outgoing"),
+        replace(took, state="failed"),
+        replace(took, uid="mig-2"),
+    ):
+        assert target(a_migration("Succeeded"), a_running(migrations=(other,))) == (plan.ForgetMigration(),)
     assert target(a_migration("Succeeded"), None) == (plan.ForgetMigration(),)
     for phase in ("Failed", "Cancelled"):
         assert target(a_migration(phase), there) == (plan.ForgetMigration(),)
 
 
-@pytest.mark.parametrize("status", [{"podUID": "../x"}, {"podUID": ""}, {"podUID": ["pod-1"]}, {"podName": "p2"}])
+@pytest.mark.parametrize("status", [{"podUID": "../x"}, {"podUID": ""}, {"podUID": ["pod-1"]}, {"podName": "p2"}, {"podName": "o"}])
 def test_a_source_that_its_machine_does_not_name_is_none(status: dict[str, Any]) -> None:
     assert plan.source_pod(a_vm("Running"), a_migration("Running")) == "pod-1"
     assert plan.source_pod(a_vm("Running", **status), a_migration("Running")) == ""
@@ -277,8 +287,8 @@ def test_relays_stay_until_the_sources_libvirt_knows_the_outcome() -> None:
 def test_relays_end_though_a_launcher_claims_to_migrate_forever() -> None:
     over = a_migration("Failed", endTime=times.to_rfc3339(NOW))
     late = Observed(over, a_migrating("running"), connected=True, gone=False, now=NOW + timedelta(seconds=CONFIRM_SECONDS))
-    assert plan.plan_source(late) == (plan.ForgetMigration(),)
-    assert plan.plan_source(replace(late, now=NOW, migration=a_migration("Failed", endTime="soon"))) == (plan.ForgetMigration(),)
+    for seen in (late, replace(late, now=late.now + timedelta(hours=1)), replace(late, migration=a_migration("Failed", endTime="soon"))):
+        assert plan.plan_source(seen) == (plan.ForgetMigration(),)
 
 
 def test_a_migration_to_be_deleted_is_not_prepared() -> None:
@@ -333,6 +343,7 @@ def test_broken_connection_fails_the_attempt_if_counted() -> None:
     assert action.message.startswith("lost the connection to the target")
     for migration in (
         a_migration("Running"),
+        a_migration("Running", attempt=-1),
         a_migration("Running", attempt=1, deleting=True),
         a_migration("TargetReady", attempt=1),
     ):
@@ -378,11 +389,11 @@ def test_a_second_attempt_begins_whatever_became_of_the_first() -> None:
 
 def test_nothing_starts_while_virt_handler_is_ending() -> None:
     def leaves(migration: dict[str, Any], launcher: messages.Status) -> plan.SourcePlan:
-        return plan.plan_source(Observed(migration, launcher, connected=True, gone=False, ending=True))
+        return plan.plan_source(Observed(migration, launcher, connected=True, gone=False, now=NOW, ending=True))
 
     def comes(migration: dict[str, Any], launcher: messages.Status, *, relaying: bool = True) -> plan.TargetPlan:
-        address = "10.0.0.2:8445"
-        return plan.plan_target(Observed(migration, launcher, connected=True, gone=False, ending=True, relaying=relaying, address=address))
+        seen = Observed(migration, launcher, connected=True, gone=False, now=NOW, ending=True, relaying=relaying)
+        return plan.plan_target(replace(seen, address="10.0.0.2:8445"))
 
     prepared = a_migrating("prepared", "incoming")
     assert leaves(a_migration("TargetReady"), a_running()) == ()
