@@ -49,3 +49,20 @@ def test_a_single_file_is_replaced_whole_and_private(tmp_path: Path) -> None:
     assert path.read_bytes() == b"new"
     assert path.stat().st_mode & 0o777 == 0o600
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_single_file_is_durable_under_its_name(tmp_path: Path) -> None:
+    seen = list[dict[str, bytes]]()
+    with system_calls.at(os.fsync, lambda: seen.append({each.name: each.read_bytes() for each in tmp_path.iterdir()})):
+        files.write_file(tmp_path / "key", b"new")
+
+    assert [list(each.values()) for each in seen] == [[b"new"]] * 2
+    assert ["key" in each for each in seen] == [False, True]
+
+
+def test_published_files_are_durable_before_the_swap(tmp_path: Path) -> None:
+    seen = list[bool]()
+    with system_calls.at(os.fsync, lambda: seen.append((tmp_path / files.DATA).exists())):
+        files.publish(tmp_path, {"tls.crt": b"one", "tls.key": b"1"})
+
+    assert seen == [False] * 3 + [True], "each file, their directory, and the swap"

@@ -65,6 +65,13 @@ def test_nothing_is_left_of_an_earlier_try(partial: Path) -> None:
     assert partial.read_bytes() == b"later".ljust(claim.BLOCK, b"\0")
 
 
+def test_finished_file_is_durable_under_its_name(tmp_path: Path, file: claim.File) -> None:
+    seen = list[list[str]]()
+    with system_calls.at(os.fsync, lambda: seen.append([each.name for each in tmp_path.iterdir()])):
+        claim.finish(tmp_path, file)
+    assert seen == [[claim.PARTIAL], [claim.IMAGE]]
+
+
 def test_disk_created_meanwhile_is_kept_also_without_links(tmp_path: Path, file: claim.File) -> None:
     (tmp_path / claim.IMAGE).write_bytes(b"a guest's")
     with pytest.raises(claim.DiskExists):

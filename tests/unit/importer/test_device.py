@@ -8,6 +8,7 @@ import pytest
 
 from importer import device
 from importer.failures import ImportFailed
+from tests import system_calls
 
 MIB = 1 << 20
 IMAGE = b"boot".ljust(3 * MIB, b"x") + bytes(device.PIECE)
@@ -55,6 +56,13 @@ def test_an_import_that_ends_at_any_moment_is_done_again(path: Path) -> None:
         assert not device.has_disk(path), writes
     write(path)
     assert path.read_bytes().startswith(IMAGE)
+
+
+def test_first_sector_follows_a_durable_rest(path: Path) -> None:
+    rest, seen = slice(device.SECTOR, len(IMAGE)), list[tuple[bool, bool]]()
+    with system_calls.at(os.fsync, lambda: seen.append((device.has_disk(path), path.read_bytes()[rest] == IMAGE[rest]))):
+        write(path)
+    assert seen == [(False, False), (False, True), (True, True)]
 
 
 def test_single_writer_holds_the_lock(path: Path) -> None:

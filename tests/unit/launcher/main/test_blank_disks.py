@@ -77,6 +77,13 @@ def test_a_start_after_one_that_was_killed_finds_no_half_disk(claim: Path, at: C
     assert [each.name for each in claim.iterdir()] == ["disk.img"]
 
 
+def test_new_disk_is_durable_under_its_name(claim: Path) -> None:
+    seen = list[list[str]]()
+    with system_calls.at(os.fsync, lambda: seen.append([each.name for each in claim.iterdir()])):
+        blank_disks.create(specification())
+    assert seen == [["disk.img.new"], ["disk.img"]]
+
+
 def test_a_disk_that_another_pod_is_creating_is_waited_for(claim: Path) -> None:
     with (claim / "disk.img.new").open("wb") as other:
         fcntl.flock(other, fcntl.LOCK_EX)

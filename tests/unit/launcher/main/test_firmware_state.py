@@ -13,6 +13,7 @@ from launcher.hypervisor.daemon import Daemon
 from launcher.main.disks import firmware_state
 from launcher.main.disks.firmware_state import StateUnusable
 from launcher.main.programs.children import Children
+from tests import system_calls
 
 VARIABLES = b"variables of a machine that was never on"
 STATE = {"persistentState": {"claimName": "c"}}
@@ -59,6 +60,13 @@ def prepare(volumes: Path) -> Prepare:
 def test_a_machine_without_either_needs_nothing(volumes: Path, prepare: Prepare) -> None:
     prepare({})
     assert list((volumes / "claim").iterdir()) == list((volumes / "run").iterdir()) == []
+
+
+def test_new_variables_are_durable_before_their_name(volumes: Path) -> None:
+    made, seen = volumes / "claim/u-1/OVMF_VARS_4M.fd", list[tuple[bytes, bool]]()
+    with system_calls.at(os.fsync, lambda: seen.append((made.with_suffix(".new").read_bytes(), made.exists()))):
+        firmware_state._prepare_variables(volumes / "ovmf" / made.name, made)
+    assert seen == [(VARIABLES, False)]
 
 
 @pytest.mark.parametrize(("specification", "place"), [(EFI, "run/efi"), (KEPT_EFI, "claim/u-1")], ids=["pod", "claim"])
