@@ -13,6 +13,7 @@ from apiserver.apis.virt.places import layout
 from handler.devices import host_disks
 from handler.devices.ownership import NotTheDevice
 from launcher.protocol import messages
+from tests import system_calls
 from tests.damage import never_again
 from tests.host.launcher.sandbox import NO_GRAPHICS, Launcher, a_machine
 
@@ -63,8 +64,10 @@ def test_guest_has_its_host_files_and_the_pod_no_others(start: Callable[[], Laun
         disk(vms / "new.img", "new", source={"create": {"size": "3Mi"}}),
         disk(kept, "kept", readOnly=True, target={"bus": "scsi"}),
     ]
-    pod = start()
-    put(pod, vms, *disks)
+    pod, seen = start(), list[bool]()
+    with system_calls.at(os.fsync, lambda: seen.append((vms / "new.img").exists())):
+        put(pod, vms, *disks)
+    assert seen == [False], "the file is durable before it has its name"
     put(pod, vms, *disks)
     made = (vms / "new.img").stat()
     assert (made.st_uid, made.st_size, made.st_blocks, made.st_mode & 0o777) == (107, 3 * MIB, 0, 0o600)

@@ -17,6 +17,7 @@ from handler.pods.process import Launcher as Process
 from handler.storage import loop_devices
 from handler.storage.node_disk import Image, NodeDisk, Refused
 from launcher.protocol import messages
+from tests import system_calls
 from tests.host.launcher import sandbox
 from tests.host.launcher.sandbox import READY, Launcher, a_tiny_machine
 from tests.host.launcher.test_suspend import ID, boot_of
@@ -162,6 +163,13 @@ def test_the_image_itself_leaves_what_must_remain_free(tmp_path: Path) -> None:
     with pytest.raises(Refused, match="must remain"):
         free.make(IMAGE, found.f_blocks * found.f_frsize // 50)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_image_is_durable_under_its_name(tmp_path: Path) -> None:
+    seen = list[list[str]]()
+    with system_calls.at(os.fsync, lambda: seen.append([each.name for each in tmp_path.iterdir()])):
+        NodeDisk("node1", tmp_path, keep_free_percent=0).make(IMAGE, 1 << 20)
+    assert seen == [[".new"], [IMAGE.file]]
 
 
 def test_image_without_a_file_system_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
