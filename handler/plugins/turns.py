@@ -78,8 +78,10 @@ class Turns:
             raise
 
     def _may_have(self, namespace: str) -> bool:
-        if self._free == 0 or namespace not in self._timed_out:
-            return self._free > 0 and self._taken[namespace] < self._share
+        if not self._free:
+            return False
+        if namespace not in self._timed_out:
+            return self._taken[namespace] < self._share
         return not self._taken[namespace] and sum(self._taken[each] for each in self._timed_out) < self._share
 
     def _take(self, namespace: str) -> None:
