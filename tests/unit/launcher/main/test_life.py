@@ -57,6 +57,20 @@ def test_the_next_step_towards_off(domain: Observation | None, how_far: Stopping
     assert life.next_step(5, how_far, domain, leaving=False) is expected
 
 
+@pytest.mark.parametrize(
+    ("domain", "how_far", "expected"),
+    [
+        (WITH_AGENT, Stopping(10, 4.5), Step.PREPARE),
+        (WITH_AGENT, Stopping(10, 4.5, prepared=True), Step.ASK_AGENT),
+        (SWITCHING, Stopping(10, 4.5), Step.PRESS_BUTTON),
+        (PAUSED, Stopping(10, 4.5), Step.RESUME),
+        (WITH_AGENT, Stopping(5, 4.5), Step.DESTROY),
+    ],
+)
+def test_running_guest_is_prepared_once_for_its_shutdown(domain: Observation, how_far: Stopping, expected: Step) -> None:
+    assert life.next_step(5, how_far, domain, leaving=False, prepares=True) is expected
+
+
 @pytest.mark.parametrize("domain", [RUNNING, WITH_AGENT, PAUSED, SWITCHING])
 def test_leaving_guest_is_kept_before_its_shutdown(domain: Observation) -> None:
     assert life.next_step(5, stopping(10), domain, leaving=True) is Step.ABORT_MIGRATION
@@ -160,8 +174,9 @@ def test_an_ending_is_said_in_words(run: Run, last: Observation | None, message:
         (messages.Ending("start-failed"), 1),
     ],
 )
-def test_the_exit_code_tells_failure(ending: messages.Ending | None, code: int) -> None:
+def test_exit_tells_of_failure_and_lingers_after_a_migration(ending: messages.Ending | None, code: int) -> None:
     assert life.exit_code(ending) == code
+    assert life.lingers(ending) is (ending == messages.Ending("migrated"))
 
 
 @pytest.mark.parametrize(
