@@ -210,7 +210,7 @@ MODULES: Final = (
     _module("launcher/main/decisions/known.py", "launcher/main/test_known.py"),
     _module("launcher/main/decisions/machines.py", "launcher/main/test_machines.py", "launcher/main/test_known.py"),
     _module("launcher/main/decisions/power_off.py", "launcher/main/test_power_off.py"),
-    _module("launcher/main/decisions/requests.py", "launcher/main/test_requests.py"),
+    _module("launcher/main/decisions/requests.py", "launcher/main/test_requests.py", "launcher/main/test_given_xml.py"),
     _module("apiserver/endpoints/filters/authorization.py", "apiserver/endpoints/filters/test_authorization.py"),
     _module("apiserver/endpoints/filters/expiring.py", "apiserver/endpoints/filters/test_expiring.py"),
     _module(

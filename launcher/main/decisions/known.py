@@ -347,7 +347,7 @@ def unmeasured(known: Known, now: float) -> str:
     """
     for each in known.status.migrations:
         is_fresh = each.state == "arrived" or (each.state == "succeeded" and 0 <= now - each.end_time < MEASURE_SECONDS)
-        if each.direction == "incoming" and is_fresh and each.elapsed_milliseconds == 0:
+        if each.direction == "incoming" and is_fresh and not each.elapsed_milliseconds:
             return each.uid
     return ""
 

@@ -48,7 +48,7 @@ def must_pause_to_move(machine: messages.Machine) -> bool:
         return False
     if machine.domain_xml:
         return _BLOCKS_IN_XML.search(machine.domain_xml) is not None
-    return memory.pluggable_bytes(machine.domain) > 0 or bool((machine.domain.get("cpu") or {}).get("numa"))
+    return bool(memory.pluggable_bytes(machine.domain) or (machine.domain.get("cpu") or {}).get("numa"))
 
 
 def cpu_model(machine: messages.Machine | None) -> str:

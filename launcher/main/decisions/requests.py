@@ -176,7 +176,7 @@ def is_to_pause(known: Known, uid: str) -> bool:
     migration = known.status.migration_of(uid)
     if migration is None or migration.direction != "outgoing":
         raise RequestRefused("Conflict", "this migration does not leave this pod")
-    return known.leaving is not None and known.leaving.uid == uid
+    return migration.state == "running"
 
 
 def given_xml(known: Known) -> str:

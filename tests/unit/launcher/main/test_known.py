@@ -7,7 +7,7 @@ import pytest
 
 from apiserver.apis.virt.spec import hot_plug
 from launcher.domain.states import State
-from launcher.hypervisor.port import NO_SPACE, Device, Observation
+from launcher.hypervisor.port import NO_SPACE, Device, Observation, Progress
 from launcher.main.decisions import known, life
 from launcher.main.decisions.known import Known
 from launcher.main.decisions.life import Run, Stopping
@@ -261,8 +261,16 @@ def test_room_counts_until_the_guest_runs_or_stops_again() -> None:
     assert (stopped.status.has_room, roomy.status.has_room) == (False, True)
     assert known.observed(roomy, dataclasses.replace(PAUSED, reason="I/O error"), 10.0).status is roomy.status
     assert not known.observed(roomy, RUNNING, 10.0).status.has_room
+    assert not known.observed(roomy, dataclasses.replace(PAUSED, state=State.PMSUSPENDED), 10.0).status.has_room
     assert not known.set_running(roomy).status.has_room
     assert not known.observed(stopped, dataclasses.replace(PAUSED, reason="I/O error"), 10.0).status.has_room
+
+
+@pytest.mark.parametrize(("reboots", "is_frozen"), [(0, True), (1, True), (2, False)])
+def test_file_systems_stay_frozen_until_the_guest_reboots(reboots: int, *, is_frozen: bool) -> None:
+    frozen = known.frozen(known.observed(STARTED, dataclasses.replace(RUNNING, reboots=1), 9.0), 50.0)
+    found = known.observed(frozen, dataclasses.replace(RUNNING, reboots=reboots), 10.0)
+    assert (found.status.frozen, found.thaw_at) == ((True, 50.0) if is_frozen else (False, None))
 
 
 def test_disks_that_fail_while_the_guest_goes_on_are_told() -> None:
@@ -290,10 +298,11 @@ def test_a_started_domain_that_is_off_has_ended(before: Known, kind: str) -> Non
     assert (found.domain, found.status.domain, found.over) == (OFF, None, True)
 
 
-def test_a_started_domain_that_is_gone_crashed() -> None:
-    found = known.observed(STARTED, None, 9.0)
+@pytest.mark.parametrize(("before", "kind"), [(STARTED, "crashed"), (known.destroying(STARTED), "destroyed")])
+def test_started_domain_that_is_gone_crashed_or_was_destroyed(before: Known, kind: str) -> None:
+    found = known.observed(before, None, 9.0)
     assert found.status.ending is not None
-    assert found.status.ending.kind == "crashed"
+    assert found.status.ending.kind == kind
 
 
 @pytest.mark.parametrize("before", [Known(machine=MACHINE), Known(machine=MACHINE, making=True), LEAVING])
@@ -386,6 +395,33 @@ def test_a_release_is_the_success_of_a_migration() -> None:
 
 
 @pytest.mark.parametrize(
+    ("figures", "is_missing"),
+    [
+        ({"state": "arrived"}, True),
+        ({"state": "arrived", "elapsed_milliseconds": 1}, False),
+        ({"state": "succeeded", "end_time": 100.0}, True),
+        ({"state": "succeeded", "end_time": 100.0, "elapsed_milliseconds": 1}, False),
+        ({"state": "succeeded", "end_time": 40.5}, True),
+        ({"state": "succeeded", "end_time": 40.0}, False),
+        ({"state": "succeeded", "end_time": 100.5}, False),  # the clock was set back
+        ({"state": "succeeded", "end_time": 100.0, "direction": "outgoing"}, False),
+        ({"state": "running", "end_time": 100.0}, False),
+        ({"state": "failed", "end_time": 100.0}, False),
+    ],
+)
+def test_statistics_of_an_arrival_are_missing_for_a_minute(figures: dict[str, Any], *, is_missing: bool) -> None:
+    migrations = (MigrationStatus("m0", "outgoing", "failed"), dataclasses.replace(INCOMING, **figures))
+    assert known.unmeasured(Known(Status(3, migrations=migrations)), 100.0) == ("m1" if is_missing else "")
+
+
+def test_statistics_belong_to_a_known_migration() -> None:
+    figures = Progress(elapsed_milliseconds=700, downtime_milliseconds=30)
+    (told,) = known.measured(target("arrived"), "m1", figures).status.migrations
+    assert told == dataclasses.replace(INCOMING, state="arrived", elapsed_milliseconds=700, downtime_milliseconds=30)
+    assert known.measured(target("arrived"), "m2", figures) == target("arrived")
+
+
+@pytest.mark.parametrize(
     ("before", "uid", "state"),
     [
         (target(), "m1", "cancelled"),
@@ -426,7 +462,7 @@ def test_passt_end_is_recorded_each_time_and_cleared() -> None:
     found = known.passt_works_again(lost)
     assert (found.status.passt_ends, found.status.passt_problem) == (1, "")
     assert known.passt_ended(found, "again").status.passt_ends == 2
-    for before in (ENDED, dataclasses.replace(STARTED, over=True)):
+    for before in (dataclasses.replace(lost, over=True), dataclasses.replace(known.ended(lost, "shutdown", "", 1.0), over=False)):
         assert known.passt_ended(before, "x") is before
         assert known.passt_works_again(before) is before
 
@@ -436,7 +472,7 @@ def test_file_system_loss_is_recorded_once_and_not_after_the_end() -> None:
     assert lost.status == dataclasses.replace(STARTED.status, lost_filesystems=("data",), revision=4)
     assert known.filesystem_lost(lost, "data") is lost
     assert known.filesystem_lost(lost, "more").status.lost_filesystems == ("data", "more")
-    for before in (ENDED, dataclasses.replace(STARTED, over=True)):
+    for before in (dataclasses.replace(ENDED, over=False), dataclasses.replace(STARTED, over=True)):
         assert known.filesystem_lost(before, "data") is before
 
 
@@ -449,6 +485,7 @@ def test_an_operation_has_begun_and_then_is_over() -> None:
     assert begun.status.revision == STARTED.status.revision + 2
     assert begun.status.operation_of("b") == messages.OperationStatus("b", 5, "running")
     assert begun.status.operation_of("c") is None
+    assert known.operated(begun, "a").status.operation_of("b") == begun.status.operation_of("b")
     over = known.operated(known.operated(begun, "a"), "b", "no\nroom")
     assert over.status.operations == (
         messages.OperationStatus("a", 4, "succeeded"),
@@ -491,9 +528,9 @@ def test_a_failed_save_ends_only_its_operation() -> None:
 
 
 def test_progress_of_a_save_never_decreases() -> None:
-    both = known.saving(known.operating(SAVING, "b", 5), "b")
-    advanced = known.save_advanced(known.save_advanced(both, 40), 30)
-    assert [each.percent for each in advanced.status.operations] == [0, 40]
+    saving = known.saving(known.operating(known.operating(SAVING, "c", 5), "b", 6), "b")
+    advanced = known.save_advanced(known.save_advanced(saving, 40), 30)
+    assert [each.percent for each in advanced.status.operations] == [0, 0, 40]
 
 
 @pytest.mark.parametrize("used", [True, False])

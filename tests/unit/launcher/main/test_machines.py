@@ -9,6 +9,7 @@ from apiserver.apis.virt.places import layout
 from launcher.hypervisor.port import Disks
 from launcher.main.decisions import machines
 from launcher.protocol import leases, messages
+from tests.unit.apiserver.apis.virt.domainxml.documents import DISK, document
 
 MACHINE = messages.Machine("default", "testvm", "u-1", {}, "qemu")
 
@@ -18,6 +19,12 @@ def test_an_address_of_ipam_keeps_a_guest_in_its_pod() -> None:
     machine = messages.Machine("default", "testvm", "u-1", {}, "qemu", (lan,))
     assert "interface 'lan' has an address from its pod's IPAM" in machines.not_migratable(machine)
     assert machines.not_migratable(dataclasses.replace(machine, interfaces=(dataclasses.replace(lan, lease=None),))) == ""
+
+
+def test_caches_of_given_xml_keep_a_guest_in_its_pod() -> None:
+    assert "cache none" in machines.not_migratable(dataclasses.replace(MACHINE, domain_xml=document(DISK)))
+    uncached = document(DISK.replace("type='raw'", "type='raw' cache='none'"))
+    assert machines.not_migratable(dataclasses.replace(MACHINE, domain_xml=uncached)) == ""
 
 
 def test_pod_only_disks_have_libvirts_names() -> None:

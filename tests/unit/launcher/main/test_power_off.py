@@ -82,6 +82,7 @@ def test_repeated_stop_request_keeps_the_attempts() -> None:
     assert found.stopping == dataclasses.replace(stopping, deadline=101.0)
 
 
+WITH_PRE_STOP = dataclasses.replace(MACHINE, pre_stop=("sync",))
 LATE = Stopping(0.0, 0.0)
 SOON = Stopping(100.0, 4.0)
 
@@ -94,6 +95,9 @@ SOON = Stopping(100.0, 4.0)
         (dataclasses.replace(STARTED, stopping=SOON), True, False, Step.PRESS_BUTTON),
         (dataclasses.replace(STARTED, stopping=SOON), True, True, Step.PRESS_BUTTON),
         (dataclasses.replace(STARTED, stopping=SOON), False, False, Step.WAIT),
+        (dataclasses.replace(STARTED, stopping=SOON, status=dataclasses.replace(STARTED.status, frozen=True)), True, False, Step.PREPARE),
+        (dataclasses.replace(STARTED, stopping=SOON, machine=WITH_PRE_STOP), True, False, Step.PREPARE),
+        (Known(stopping=SOON), True, True, Step.WAIT),
         (dataclasses.replace(STARTED, stopping=LATE), False, False, Step.WAIT),
         (dataclasses.replace(STARTED, stopping=Stopping(5 - TIMES.give_up, 0.0)), False, False, Step.GIVE_UP),
         (dataclasses.replace(STARTED, stopping=SOON, domain=None), True, False, Step.WAIT),  # an observation finds out how it ended
@@ -135,6 +139,7 @@ def test_libvirt_is_waited_for_until_the_next_measure(stopping: Stopping | None,
     [
         (Step.ASK_AGENT, {"stopping": Stopping(100.0, 4.0, 1, 5.0)}),
         (Step.PRESS_BUTTON, {"stopping": Stopping(100.0, 4.0, 1, 5.0)}),
+        (Step.PREPARE, {"stopping": dataclasses.replace(SOON, prepared=True)}),
         (Step.DESTROY, {"run": Run(ran=True, destroyed=True)}),
         (Step.END, {"over": True}),
         (Step.WAIT, {}),
@@ -160,8 +165,9 @@ def test_time_since_an_ignored_power_off_is_recorded() -> None:
     assert power_off.begun(found, Step.DESTROY, 30.0).run == found.run, "the second try says the time of the first"
 
 
-def test_unrequested_button_press_is_no_attempt() -> None:
+def test_steps_without_a_power_off_are_not_counted() -> None:
     assert power_off.begun(STARTED, Step.PRESS_BUTTON, 5.0) == STARTED
+    assert power_off.begun(STARTED, Step.DESTROY, 5.0).run == Run(ran=True, destroyed=True)
 
 
 @pytest.mark.parametrize(

@@ -209,6 +209,59 @@ def test_libvirt_is_asked_to_abort_only_what_runs(now: Known, uid: str, expected
     assert judged(lambda: requests.is_to_abort(now, uid)) == expected
 
 
+NOT_OURS = ("Conflict", "this migration does not leave this pod")
+
+
+@pytest.mark.parametrize(
+    ("now", "uid", "expected"),
+    [
+        (LEAVING, "m1", True),
+        (LEAVING, "m2", NOT_OURS),
+        (target("running"), "m1", NOT_OURS),
+        (Known(Status(1, migrations=(MigrationStatus("m1", "outgoing", "failed"),))), "m1", False),
+        (Known(Status(1, migrations=(MigrationStatus("m1", "outgoing", "succeeded"),))), "m1", False),
+    ],
+)
+def test_guest_is_paused_only_while_it_leaves(now: Known, uid: str, expected: object) -> None:
+    assert judged(lambda: requests.is_to_pause(now, uid)) == expected
+
+
+@pytest.mark.parametrize(
+    ("now", "uid", "expected"),
+    [
+        (target("failed"), "m1", True),
+        (target("failed"), "m2", False),
+        (target("arrived"), "m1", False),
+        (target("succeeded"), "m1", False),
+        (Known(Status(1, migrations=(MigrationStatus("m1", "outgoing", "failed"),))), "m1", False),
+    ],
+)
+def test_guest_is_lost_if_its_target_failed(now: Known, uid: str, *, expected: bool) -> None:
+    assert requests.is_lost(now, uid) is expected
+
+
+@pytest.mark.parametrize(
+    ("now", "expected"),
+    [
+        (STARTED, True),
+        (dataclasses.replace(STARTED, domain=None), False),
+        (dataclasses.replace(STARTED, machine=None), False),
+        (dataclasses.replace(STARTED, machine=dataclasses.replace(MACHINE, domain_xml="<domain/>")), False),
+    ],
+)
+def test_libvirts_xml_is_shown_for_a_generated_domain(now: Known, *, expected: bool) -> None:
+    assert requests.has_own_xml(now) is expected
+
+
+@pytest.mark.parametrize("action", requests.DOING)
+def test_frozen_guest_neither_ends_nor_freezes_again(action: messages.OperationAction) -> None:
+    frozen = dataclasses.replace(STARTED, status=dataclasses.replace(STARTED.status, frozen=True))
+    refused = action in ("SoftReboot", "Suspend", "SuspendToNodeDisk", "Freeze")
+    assert requests.why_not_while_frozen(frozen, action).endswith(": the guest's file systems are frozen") is refused
+    assert bool(requests.why_not_while_frozen(frozen, action)) is refused
+    assert requests.why_not_while_frozen(STARTED, action) == ""
+
+
 @pytest.mark.parametrize(
     ("error", "reason"),
     [
@@ -221,13 +274,15 @@ def test_libvirt_is_asked_to_abort_only_what_runs(now: Known, uid: str, expected
     ],
 )
 def test_libvirt_failures_are_refused_with_their_message(error: HypervisorError, reason: str) -> None:
-    found = requests.refusal_of(error)
+    with pytest.raises(RequestRefused) as refused, requests.errors_refused():
+        raise error
+    found = refused.value
     assert (found.reason, str(found), found.disks) == (reason, "why", ())
 
 
 def test_disks_of_the_pod_need_a_virt_handler_that_relays_them() -> None:
     blank = {"name": "scratch", "type": "EmptyDisk", "source": {"size": "1Mi"}}
-    machine = dataclasses.replace(MACHINE, domain={"devices": {"disks": [blank]}})
+    machine = dataclasses.replace(MACHINE, domain={"devices": {"disks": [blank, {**blank, "name": "more"}]}})
     why = "what the guest wrote to the disk 'scratch' exists only in its pod, and virt-handler of this node is of a version"
     why += " that does not copy disks"
     prepare, migrate = messages.PrepareMigrationTarget("m1", machine), messages.Migrate("m1")
@@ -272,11 +327,14 @@ def test_a_guest_that_is_saved_gets_no_other_requests() -> None:
     assert judged(lambda: requests.is_to_migrate(saving, messages.Migrate("m2"))) == CANNOT
 
 
+BLANK = {"type": "EmptyDisk", "source": {"size": "1Mi"}}
+
+
 @pytest.mark.parametrize(
     ("domain", "why"),
     [
         ({}, ""),
-        ({"devices": {"disks": [{"name": "a", "type": "EmptyDisk", "source": {"size": "1Mi"}}]}}, "exists only in this pod"),
+        ({"devices": {"disks": [{**BLANK, "name": "a"}, {**BLANK, "name": "b"}]}}, "the disk 'a' exists only in this pod"),
         ({"devices": {"filesystems": [{"name": "f", "type": "ConfigMap", "source": {"name": "c"}}]}}, "as it cannot be migrated"),
     ],
 )
