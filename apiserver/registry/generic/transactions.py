@@ -133,7 +133,7 @@ class Transactions:
         kept = await self._kept(key, unsure - tentative)
         missing = await self._lacking(key, held)
         held -= (unsure - tentative).difference(kept)
-        lacking, given_up = missing & wanted, held - wanted - missing  # a missing lock may be another object's: never release it
+        lacking, given_up = missing & wanted & held, held - wanted - missing  # a missing lock may be another object's: never release it
         has_all = True
         self._complete.pop(key, None)
         while True:
@@ -150,7 +150,7 @@ class Transactions:
                 if mismatch.actual.key == mismatch.key and mismatch.actual.value.decode(errors="replace") == key:
                     ours[mismatch.key] = Condition(mismatch.key, mismatch.actual.mod_revision)
                     continue
-                lock = next(lock for condition, lock in gained.items() if condition.key == mismatch.key)
+                lock = {condition.key: lock for condition, lock in gained.items()}[mismatch.key]
                 if not await self._clear(mismatch.actual, is_needed=lock not in tentative):
                     if lock not in lacking:
                         raise await self._taken(about, lock[0], mismatch.actual, is_new=not revision) from None
@@ -282,7 +282,7 @@ class Transactions:
 
 
 def _fails(mismatch: RevisionMismatch, conditions: Iterable[Condition]) -> bool:
-    found = mismatch.actual.mod_revision if mismatch.actual is not None else 0
+    found = mismatch.actual.mod_revision if mismatch.actual is not None else None
     return any(each.key == mismatch.key and each.mod_revision != found for each in conditions)
 
 
