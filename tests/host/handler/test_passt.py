@@ -47,7 +47,9 @@ def start(program: Path, guest_with_network: guest.Guest, tmp_path: Path) -> Ite
 
 
 def addresses_of(pod: Pod) -> str:
-    return run("ip", "-n", pod.name, "-oneline", "address", "show").replace(" tentative", "")
+    """Return ``ip address``, without link-local addresses: the kernel adds these some time after the link is up."""
+    found = run("ip", "-n", pod.name, "-oneline", "address", "show").replace(" tentative", "")
+    return "\n".join(line for line in found.splitlines() if "scope link" not in line)
 
 
 async def a_machine_in(pod: Pod, addresses: tuple[str, ...]) -> tuple[messages.Machine, str]:
