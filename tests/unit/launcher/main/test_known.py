@@ -403,6 +403,7 @@ def test_a_release_is_the_success_of_a_migration() -> None:
         ({"state": "succeeded", "end_time": 100.0, "elapsed_milliseconds": 1}, False),
         ({"state": "succeeded", "end_time": 40.5}, True),
         ({"state": "succeeded", "end_time": 40.0}, False),
+        ({"state": "succeeded", "end_time": 39.0}, False),
         ({"state": "succeeded", "end_time": 100.5}, False),  # the clock was set back
         ({"state": "succeeded", "end_time": 100.0, "direction": "outgoing"}, False),
         ({"state": "running", "end_time": 100.0}, False),
