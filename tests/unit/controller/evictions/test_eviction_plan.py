@@ -291,7 +291,7 @@ def test_half_of_a_drained_nodes_limits_is_kept_for_others() -> None:
         waiting = {where: frozenset({"others", "default"})}
         assert judged(migrations=own[:1], limits=limits, waiting=waiting).migration is not None
         told = judged(migrations=own[:2], limits=limits, waiting=waiting)
-        assert (told.allowed, told.migration, told.waits_at) == (False, None, None)
+        assert (told.allowed, told.migration, told.waits_at, told.only_waits) == (False, None, None, True)
         assert (
             f"for its migration to another node: 2 migrations of namespace default {said}, and guests of other namespaces wait"
         ) in told.message
