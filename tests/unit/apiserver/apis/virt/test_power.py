@@ -431,18 +431,21 @@ def test_a_machine_of_a_lost_node_is_off_until_a_later_start(strategy: str) -> N
     assert _brief(_lost(_vm("Halted", a1="Failed"))) == (False, 1, "Halted")
 
 
-@pytest.mark.parametrize(("requested", "expected"), [(None, 30), (5, 5), (60, 30), (0, 0)])
+@pytest.mark.parametrize(("requested", "expected"), [(None, 40), (5, 5), (60, 40), (0, 0)])
 def test_a_stop_shortens_the_grace_period_only(requested: int | None, expected: int) -> None:
     given = {} if requested is None else {"gracePeriodSeconds": requested}
     vm = _vm(a1={"nodeName": "node1"}, request={**_request("Stop", 1), **given})
-    vm["spec"]["terminationGracePeriodSeconds"] = 30
+    vm["spec"]["terminationGracePeriodSeconds"] = 40
     assert power.grace_seconds(vm) == expected
+    assert power.grace_of_spec({}) == power.grace_of_spec({"spec": {}}) == 30
 
 
 def test_a_start_requires_nodes_of_its_own_attempt_only() -> None:
     vm = _vm(request={**_request("Start", 2), "nodeSelector": {"disk": "fast"}})
     assert [dict(power.node_selector(vm, attempt)) for attempt in (1, 2, 3)] == [{}, {"disk": "fast"}, {}]
     assert dict(power.node_selector(_vm(request=_request("Start", 2)), 2)) == {}
+    del vm["status"]["request"]["attempt"]
+    assert dict(power.node_selector(vm, 1)) == {}
 
 
 def test_the_newest_calls_are_kept_by_id() -> None:
