@@ -97,11 +97,12 @@ class Player:
             mending.callback(self._uncordon)
             with ExitStack() as held:
                 reached = self._steps.reach(case.step.operation, case.step.name, held)
-                cut_at, doomed = time.monotonic(), {each: self._guests.qemus(each) for each in guests}
+                doomed = {each: self._guests.qemus(each) for each in guests} if case.expected is Expected.RESTARTS else {}
+                cut_at = time.monotonic()
                 mend = self._cuts.make(case.cut.name, reached.place)
             mend()
             seconds, repeated = self._end(case, reached, cut_at)
-        if case.expected is Expected.RESTARTS:
+        if doomed:
             until(partial(self._have_ended, doomed), seconds=END_SECONDS, what="the cut guest's QEMU ends", period=0.3)
         counts = {each: self._guests.count_on(each, seconds=COUNT_SECONDS, on_console=True) for each in guests}
         is_answered = self._is_answered()
