@@ -65,7 +65,7 @@ test: python  ## the same, and tests on a real cluster with real guests, a slice
 test-untimed: setup
 	@$(PY) -m tests.testbed.ahead "$(MAKE) prepare" $(MAKE) --no-print-directory check-untimed
 	@$(if $(filter all,$(RING)),$(TESTBED) images debian >/dev/null,:)  # before two processes of tests want it at once: both are in the ring all
-	$(PY) -m pytest -q -n 4 --dist loadscope --once-more --ring $(RING) --after-check tests
+	$(PY) -m pytest -q -n 5 --dist loadscope --once-more --ring $(RING) --after-check tests
 
 prepare: setup
 	@nice -n 10 $(TESTBED) packages

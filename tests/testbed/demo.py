@@ -5,7 +5,6 @@ registry (docs/development/testbed.md).
 """
 
 import time
-from collections.abc import Iterable
 from concurrent import futures
 
 from tests.testbed import (
@@ -28,9 +27,7 @@ from tests.testbed import (
 MACHINE = "testvm"
 _EXAMPLES = layout.REPOSITORY / "examples" / "slides"
 _PROMPT = r"testguest:\S*# "
-_FIRST = ("kubernetes", "coredns")
-_SECOND = ("pause", "fetch", "etcd", "containerd")
-_PROGRAMS = (*_FIRST, *_SECOND)
+_PROGRAMS = ("etcd", "kubernetes", "containerd", "coredns", "pause", "fetch")  # in this order: ``make check`` waits for etcd
 _CHART = "Install charts/kubevirt"
 _CREATE = "Create the virtual machine of examples/slides, and a disk for it"
 _RUNNING = f"Wait until {MACHINE} is Running"
@@ -96,26 +93,21 @@ def _expected(*, own: bool) -> dict[str, float]:
 
 
 def prepare() -> None:
-    """Build programs and images, two at a time.
-
-    CoreDNS follows Kubernetes, because two builds at once would compile their many common packages twice.
-    """
+    """Build images, and programs one by one: two at once would compile common packages twice."""
     with futures.ThreadPoolExecutor(2) as pool:
-        for done in futures.as_completed([pool.submit(_build, _FIRST), pool.submit(_prepare_the_others)]):
+        for done in futures.as_completed([pool.submit(_build_programs), pool.submit(_prepare_the_others)]):
             done.result()
 
 
-def _build(tools: Iterable[str]) -> None:
-    for tool in tools:
+def _build_programs() -> None:
+    for tool in _PROGRAMS:
         build.ensure(tool)
 
 
 def _prepare_the_others() -> None:
     plugin.program()
     build.ensure("helm")
-    images.ensure(project_images.image_of(name) for name in project_images.NAMES if name != "etcd")
-    _build(_SECOND)
-    images.ensure([project_images.image_of("etcd")])
+    images.ensure(project_images.all_images())
 
 
 def _create_machine(*, own: bool) -> None:

@@ -20,6 +20,9 @@ _RECORD_AND_BECOME = (
     'record=$1; shift; set -e; printf "%s %s\\n" $$ "$(cut -d" " -f22 /proc/$$/stat)" >"$record.new"; mv "$record.new" "$record"; exec "$@"'
 )
 
+# Go programs collect garbage a quarter as often (https://go.dev/doc/gc-guide#GOGC).
+_FEW_COLLECTIONS = {"GOGC": "400"}
+
 # They outlive this process, but while it lives it must reap them.
 _ours: list["subprocess.Popen[bytes]"] = []
 
@@ -108,7 +111,7 @@ def ensure(name: str, arguments: Sequence[str | os.PathLike[str]], *, environmen
             stderr=log,
             start_new_session=True,
             cwd="/",
-            env={**os.environ, **(environment or {})},
+            env={**_FEW_COLLECTIONS, **os.environ, **(environment or {})},
         )
     _ours.append(process)
     deadline = time.monotonic() + 60

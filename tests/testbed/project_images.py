@@ -113,7 +113,7 @@ def _build(name: str, reference: str, archive: pathlib.Path, *options: str) -> N
         _ensure_base()
         apt = _apt_cache(name)
         _buildah(
-            "build", "--layers", "--quiet", "--tag", reference, "--build-arg", f"BASE={_BASE}", "--build-arg", "LOCKED=no",
+            "build", "--layers=false", "--quiet", "--tag", reference, "--build-arg", f"BASE={_BASE}", "--build-arg", "LOCKED=no",
             "--file", f"{context}/Containerfile", *options,
             "--volume", f"{apt}/lists:/var/lib/apt/lists", "--volume", f"{apt}/archives:/var/cache/apt/archives", str(context),
         )  # fmt: skip
