@@ -12,7 +12,7 @@ TIMED := $(PYTHON) -m tests.testbed.timed
 unexport PYTHONDONTWRITEBYTECODE
 export PYTHONPYCACHEPREFIX := $(or $(KUBEVIRT_CACHE),$(HOME)/.cache/kubevirt-python)/bytecode
 
-.PHONY: help python setup fmt fields lint lint-fast lint-slow check check-untimed checklist mutants test test-untimed prepare test-all test-drain test-faults demo down env cluster-up cluster-down images pins sbom dev krew bench-start bench-devices bench-disks bench-network bench-import bench-migrate bench-losses bench-relays bench-api bench-api-aggregator bench-api-scale bench-attacks bench-scale
+.PHONY: help python setup fmt fields lint lint-fast lint-slow check check-untimed checklist mutants test test-untimed bytecode prepare test-all test-drain test-faults demo down env cluster-up cluster-down images pins sbom dev krew bench-start bench-devices bench-disks bench-network bench-import bench-migrate bench-losses bench-relays bench-api bench-api-aggregator bench-api-scale bench-attacks bench-scale
 
 help:  ## this text
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -63,9 +63,12 @@ test: python  ## the same, and tests on a real cluster with real guests, a slice
 
 # What needs no cluster runs while programs and images are built and the cluster starts; then the rest.
 test-untimed: setup
-	@$(PY) -m tests.testbed.ahead "$(MAKE) prepare" $(MAKE) --no-print-directory check-untimed
+	@$(PY) -m tests.testbed.ahead "$(MAKE) prepare" $(MAKE) --no-print-directory check-untimed bytecode RING=$(RING)
 	@$(if $(filter all,$(RING)),$(TESTBED) images debian >/dev/null,:)  # before two processes of tests want it at once: both are in the ring all
 	$(PY) -m pytest -q -n 5 --dist loadscope --once-more --ring $(RING) --after-check tests
+
+bytecode:  # once, before five processes would each compile the same tests
+	@$(PY) -m pytest -q --collect-only --ring $(RING) --after-check tests >/dev/null || true
 
 prepare: setup
 	@nice -n 10 $(TESTBED) packages

@@ -91,7 +91,7 @@ ROWS: Final = (
     _row("host/launcher/test_processors_and_memory.py", 45, "launcher/domain", "launcher/hypervisor"),
     _row("host/launcher/test_rbd_disks.py", 20, "launcher/domain"),
     _row("host/launcher/test_shareable.py", 10, "launcher/domain"),
-    _row("unit/testbed/test_bill_on_request.py", 10, "images/debian"),
+    _row("unit/testbed/test_bill_on_request.py", 45, "images/debian"),
     _row("models/test_fencing.py", 60, "apiserver/apis/virt/guards.py", "controller/sealing", "handler/guardian"),
     _row("cluster/test_autoscaling.py", 60, "apiserver/registry/generic/scaling.py", "controller/reconcilers/replica_sets"),
     _row("cluster/test_bad_days_matrix.py", 45, "controller/reconcilers", "handler/reconcilers", "launcher/main"),

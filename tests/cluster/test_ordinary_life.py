@@ -116,8 +116,8 @@ def test_table_shows_in_a_word_why_a_machine_does_not_run(kubectl: Kubectl, test
 
 def test_table_shows_a_reboot_loop_and_a_panic(kubectl: Kubectl, testguest: None) -> None:
     kubectl("apply", "-f", str(ROOT / "examples" / "guests-in-trouble.yaml"))
-    eventually(lambda: word(kubectl, "panics") == "Panicked", timeout=90, what="the word of a machine with a panicked kernel")
     eventually(lambda: word(kubectl, "reboots") == "RebootLoop", timeout=90, what="the word of a machine in a reboot loop")
     kubectl.api.until("vm", "reboots", has("RebootLoop", status="True"), timeout=30, what="the condition RebootLoop")
     assert kubectl.api.events("RebootLoop", of="reboots", timeout=30)[0]["type"] == "Warning"
-    kubectl.api.delete("vm", "reboots", timeout=60)
+    kubectl.api.delete("vm", "reboots", grace_period=0, timeout=60)  # it keeps a processor busy, and hears no power button
+    eventually(lambda: word(kubectl, "panics") == "Panicked", timeout=90, what="the word of a machine with a panicked kernel")

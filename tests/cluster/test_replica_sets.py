@@ -20,6 +20,7 @@ from tests.testbed.nodes import SANDBOX_IMAGE
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(660)]
 
 WAIT: Final = 60
+HELD: Final = "example.test/held"
 WEB: Final = {"app": "web"}
 NO_SCALE: Final = "virtualmachines.kubevirt.io does not implement the scale subresource"
 
@@ -189,17 +190,19 @@ def orphans(sets: Sets) -> Any:
     return names(sets.settled(2)) == first
 
 
+def is_held_by_us_alone(replica: Object) -> bool:
+    return finalizers(replica) == [HELD]
+
+
 def goes_after_its_replicas(sets: Sets) -> Any:
     sets.create(2)
     held, _ = sets.settled(2)
-    sets.kubectl.api.patch(sets.kind.replica, name_of(held), {"metadata": {"finalizers": [*finalizers(held), "example.test/held"]}})
+    sets.kubectl.api.patch(sets.kind.replica, name_of(held), {"metadata": {"finalizers": [*finalizers(held), HELD]}})
     sets.kubectl.api.delete(sets.kind.set, "web", propagation="Foreground")
     sets.kubectl.api.until_list(sets.kind.replica, lambda all_: len(all_) == 1, timeout=WAIT, what="the end of the other replica")
     waiting = dig(sets.get(), "metadata", "finalizers")
-    current = sets.kubectl.api.get(sets.kind.replica, name_of(held))
-    sets.kubectl.api.patch(
-        sets.kind.replica, name_of(held), {"metadata": {"finalizers": [each for each in finalizers(current) if "held" not in each] or None}}
-    )
+    sets.kubectl.api.until(sets.kind.replica, name_of(held), is_held_by_us_alone, timeout=WAIT, what="a replica without other finalizers")
+    sets.kubectl.api.patch(sets.kind.replica, name_of(held), {"metadata": {"finalizers": None}})
     sets.kubectl.api.gone(sets.kind.set, "web", timeout=WAIT)
     return waiting, sets.kubectl.api.list(sets.kind.replica)
 
