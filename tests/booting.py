@@ -1,7 +1,7 @@
 """At most two test processes boot guests at once: a boot takes 5 s alone, and 8 to 25 s next to others.
 
-A process holds a slot from its VM's creation until the guest is ready, the test ends, or a minute passes. Its further guests boot in the
-same slot. Guests with the tiny kernel need no slot.
+A process holds a slot from its VM's creation until the guest is ready, its test ends, QEMU ran for ten seconds, or a minute passes. Its
+further guests boot in the same slot; tiny guests, guests of manifest files and restarted ones need none.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from tests.testbed import layout
 
 COUNT: Final = 2
 HELD_SECONDS: Final = 60.0
+BOOT_SECONDS: Final = 10.0
 READY: Final = "GUEST-READY"
 _LOOK_SECONDS: Final = 0.2
 
@@ -35,20 +36,35 @@ class Slots:
 
     def begin(self) -> None:
         with self._mutex:
-            file = self._held[0] if self._held else self._taken()
-            if self._held:
-                self._held[1].cancel()
-            timer = threading.Timer(self._held_seconds, self.end)
-            timer.daemon = True
-            self._held = file, timer
-            timer.start()
+            self._hold(self._held[0] if self._held else self._taken(), self._held_seconds)
+
+    def end_soon(self, seconds: float = BOOT_SECONDS) -> None:
+        with self._mutex:
+            if self._held is not None:
+                self._hold(self._held[0], seconds)
 
     def end(self) -> None:
         with self._mutex:
-            if self._held is not None:
-                self._held[1].cancel()
-                os.close(self._held[0])
-                self._held = None
+            self._release()
+
+    def _hold(self, file: int, seconds: float) -> None:
+        if self._held:
+            self._held[1].cancel()
+        timer = threading.Timer(seconds, lambda: self._end_of(timer))
+        timer.daemon = True
+        self._held = file, timer
+        timer.start()
+
+    def _end_of(self, timer: threading.Timer) -> None:
+        with self._mutex:
+            if self._held is not None and self._held[1] is timer:  # otherwise the slot was extended meanwhile
+                self._release()
+
+    def _release(self) -> None:
+        if self._held is not None:
+            self._held[1].cancel()
+            os.close(self._held[0])
+            self._held = None
 
     def _taken(self) -> int:
         self._files[0].parent.mkdir(parents=True, exist_ok=True)

@@ -3,8 +3,8 @@
 A group is a module, or several that cannot run at the same time: those that need the cluster alone, those of tests/host/launcher, and the
 others of tests/host, which share this machine's devices.
 
-Modules that share the cluster begin first, then those that have it alone, then all others, which fill the time in which cluster tests wait;
-of each, the longest first.
+Modules that share the cluster begin first, then those that have it alone, then all others, those of tests/component last; of each, the
+longest first.
 """
 
 from __future__ import annotations
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from xdist.workermanage import WorkerController
 
 pytest_plugins = ["tests.selection", "tests.measuring", "tests.flakes"]
+
+
+_NICENESS = os.getpriority(os.PRIO_PROCESS, 0)
 
 
 class Groups(LoadScopeScheduling):  # type: ignore[misc]  # pytest-xdist has no types
@@ -53,7 +56,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     """Prefer tests on the cluster, which end last."""
     if hasattr(item.config, "workerinput"):
         with contextlib.suppress(PermissionError):  # only root can raise it again
-            os.setpriority(os.PRIO_PROCESS, 0, order.niceness(item.nodeid))
+            os.setpriority(os.PRIO_PROCESS, 0, _NICENESS + order.niceness(item.nodeid))
 
 
 @pytest.hookimpl(optionalhook=True)  # absent without pytest-xdist, as in tests/mutants

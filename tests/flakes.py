@@ -142,6 +142,10 @@ def _reports(item: pytest.Item, nextitem: pytest.Item | None) -> list[pytest.Tes
     for report in again:
         if report.failed:
             report.sections.append(("failed twice", f"{flake}"))
+    if any(report.skipped for report in again):
+        for report in failed:
+            report.sections.append(("skipped at the second run", f"{flake}"))
+        return first
     if not any(report.failed for report in again):
         again[1 if len(again) > 2 else 0].__dict__[_NAME] = dataclasses.asdict(flake)
     return again

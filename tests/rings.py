@@ -5,6 +5,7 @@ CONTRIBUTING.md, "Rings, slices and samples", describes them.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
@@ -20,7 +21,7 @@ RINGS: Final[tuple[Ring, ...]] = ("check", "test", "all")
 CAP_SECONDS: Final = 150
 """Processor time for the additions to one ``make test``."""
 CHANGES_SECONDS: Final = 100
-"""Share of it for modules of changed packages; the rest is for the slice."""
+"""Share of it for further modules of changed packages after the first; the rest is for the slice."""
 
 DIRECTORIES: Final[Mapping[str, Ring]] = MappingProxyType(
     {
@@ -57,7 +58,7 @@ class Row:
     seconds: int
     """Estimated processor time, including guests."""
     packages: tuple[str, ...]
-    """Product paths from the repository's root; a change to them runs the module."""
+    """Product paths from the repository's root; a change to them, or to the module, runs it."""
 
 
 def _row(module: str, seconds: int, *packages: str) -> Row:
@@ -176,7 +177,7 @@ def additions(commit: str, changed: Iterable[str], rows: Sequence[Row] = ROWS) -
     because = {row.module: reason for row in rows if (reason := _changed(row, paths))}
     found: list[Addition] = []
     for row in (each for each in rotated if each.module in because):
-        if _fits(row, found, CHANGES_SECONDS):
+        if _fits(row, found, CHANGES_SECONDS if found else CAP_SECONDS):
             found.append(Addition(row, because[row.module]))
     for row in (each for each in rotated if each.module not in because):
         if _fits(row, found, CAP_SECONDS):
@@ -191,7 +192,8 @@ def _fits(row: Row, found: Sequence[Addition], cap: int) -> bool:
 
 
 def _changed(row: Row, paths: Sequence[str]) -> str:
-    package = next((each for each in row.packages if any(path == each or path.startswith(f"{each}/") for path in paths)), None)
+    own = f"tests/{row.module}"
+    package = next((each for each in (own, *row.packages) if any(path == each or path.startswith(f"{each}/") for path in paths)), None)
     return f"{package} changed" if package else ""
 
 
@@ -204,5 +206,6 @@ def number_of(commit: str) -> int:
     return int(commit[:8] or "0", 16)
 
 
-def is_in_sample(index: int, of: int, commit: str) -> bool:
-    return index % of == number_of(commit) % of
+def is_in_sample(index: int, of: int, commit: str, family: str) -> bool:
+    """Return whether the commit's sample of one in ``of`` has this case; families of one case come in different runs."""
+    return index % of == (number_of(commit) + number_of(hashlib.sha256(family.encode()).hexdigest())) % of

@@ -91,7 +91,7 @@ class Selection:
             return True
         of, name = sample.args
         index = numbers[name] = numbers.get(name, -1) + 1
-        is_chosen = self.ring == "all" or rings.is_in_sample(index, of, self.commit)
+        is_chosen = self.ring == "all" or rings.is_in_sample(index, of, self.commit, name)
         self.families[name].cases += 1
         self.families[name].chosen += is_chosen
         return is_chosen

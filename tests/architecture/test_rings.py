@@ -1,11 +1,13 @@
 from __future__ import annotations
 
 import ast
+import datetime as dt
+import tomllib
 from pathlib import Path
 
 import pytest
 
-from tests import rings
+from tests import flakes, rings
 from tests.architecture import test_security_page
 from tests.mutants import table
 
@@ -54,6 +56,14 @@ def test_tests_that_judge_mutants_are_in_make_check() -> None:
 def test_cluster_and_host_tests_can_be_rerun_alone(directory: str) -> None:
     tree = ast.parse((TESTS / directory / "conftest.py").read_text(encoding="utf-8"))
     assert {"pytest_run_alone", "pytest_runtest_protocol"} <= {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
+
+
+def test_the_ledger_of_flakes_names_tests() -> None:
+    for entry in tomllib.loads((ROOT / flakes.LEDGER).read_text(encoding="utf-8")).get("flake", []):
+        file, _, name = entry["test"].partition("::")
+        assert f"def {name.partition('[')[0]}(" in (ROOT / file).read_text(encoding="utf-8")
+        assert isinstance(entry["date"], dt.date)
+        assert entry["cause"]
 
 
 def families(tree: ast.Module) -> list[tuple[object, object]]:

@@ -139,10 +139,10 @@ class Api:
         options: Object = {"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": propagation}
         if grace_period is not None:
             options["gracePeriodSeconds"] = grace_period
-        before = self.get(resource, name)
+        uid = uid_of(self.get(resource, name)) if timeout is not None else ""
         self._ask(lambda client: client.delete(found, name, self._place(found), options=options))
         if timeout is not None:
-            self.gone(resource, name, uid=uid_of(before), timeout=timeout)
+            self.gone(resource, name, uid=uid, timeout=timeout)
 
     def delete_all(self, *kinds: str, timeout: float, grace_period: int | None = None) -> None:
         for each in kinds:
@@ -202,7 +202,7 @@ class Api:
     def ready(self, resource: str, name: str, *, timeout: float) -> Object:
         found = self.until(resource, name, is_true("Ready"), timeout=timeout, what=f"{resource}/{name} is ready")
         if resources.named(resource) == VIRTUAL_MACHINES:
-            booting.SLOTS.end()
+            booting.SLOTS.end_soon()
         return found
 
     def events(self, reason: str, *, of: str = "", timeout: float) -> builtins.list[Object]:

@@ -28,7 +28,7 @@ from tests.testbed import kubectl as testbed_kubectl
 RESTRICTED = {"pod-security.kubernetes.io/enforce": "restricted", "pod-security.kubernetes.io/enforce-version": "latest"}
 
 _HERE = Path(__file__).parent
-_TURN = turns.Turn(layout.cache() / ".tests-of-the-cluster.lock")
+_TURN = turns.Turn(turns.LOCK)
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)  # before pytest-timeout's clock starts

@@ -11,6 +11,8 @@ import os
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
+from tests.testbed import layout
+
 ALONE = frozenset(
     f"test_{name}"
     for name in (
@@ -40,6 +42,9 @@ ALONE = frozenset(
 )
 
 
+LOCK = layout.cache() / ".tests-of-the-cluster.lock"
+
+
 class Turn:
     """A shared or exclusive file lock on the cluster for one test module at a time.
 
@@ -58,6 +63,7 @@ class Turn:
 
     @contextlib.contextmanager
     def alone(self, module: Path) -> Iterator[None]:
+        """Have the cluster alone until the module ends."""
         self.end()
         self._hold(module, exclusive=True)
         yield

@@ -49,7 +49,7 @@ def main() -> int:
         parser.error("KUBECONFIG names another cluster than that of `make cluster-up`, whose processes and links this machine has")
     known = outcomes.kept(cases)
     left = [each for each in cases if each.name not in known or known[each.name].faults]
-    with turns.one_at_a_time(layout.cache() / ".tests-of-the-cluster.lock"):
+    with turns.one_at_a_time(turns.LOCK):
         bad = play(left)
     table.write(outcomes.kept(description.cases()), datetime.now(UTC).strftime("%Y-%m-%d"))
     print(f"{len(cases) - len(bad)} of {len(cases)} cases are good; {table.DOCUMENT.relative_to(layout.REPOSITORY)} has them")

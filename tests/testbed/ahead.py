@@ -49,4 +49,6 @@ def _as_of_a_shell(status: int) -> int:
 
 
 if __name__ == "__main__":
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.default_int_handler)  # then run() ends the background
     sys.exit(run(sys.argv[1], sys.argv[2:], layout.logs() / "ahead.log"))

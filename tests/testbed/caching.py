@@ -14,7 +14,7 @@ def once(wanted: pathlib.Path, title: str, make: Callable[[pathlib.Path], None])
     if wanted.exists():
         return wanted
     wanted.parent.mkdir(parents=True, exist_ok=True)
-    # One lock per tool, for all versions, so the clean-up below does not hit a running build.
+    # The lock keeps the clean-up below from a running build.
     with (wanted.parent / f".{wanted.name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if wanted.exists():

@@ -14,6 +14,7 @@ import re
 import shutil
 import subprocess
 import tempfile
+import threading
 import tomllib
 
 from tests.testbed import bill, build, caching, images, installing, layout, oci, progress, source_layer
@@ -122,6 +123,7 @@ def _build(name: str, reference: str, archive: pathlib.Path, *options: str) -> N
         new.unlink(missing_ok=True)
         _buildah("push", "--quiet", "--compression-format", "zstd", "--compression-level", "1", reference, f"oci-archive:{new}:{reference}")
         new.replace(archive)
+        _buildah("rmi", reference)
 
 
 def copy_out(image: images.Image, inside: str, target: pathlib.Path) -> None:
@@ -304,7 +306,9 @@ def _driver() -> str:
             environment = {**os.environ, "BUILDAH_ISOLATION": "chroot", "STORAGE_DRIVER": "overlay"}
             works = subprocess.run(command, check=False, capture_output=True, env=environment).returncode == 0
             subprocess.run(["umount", f"{scratch}/root/overlay"], check=False, capture_output=True)
-        chosen.write_text("overlay" if works else "vfs")
+        written = chosen.with_name(f"{chosen.name}.{threading.get_ident()}")
+        written.write_text("overlay" if works else "vfs")
+        written.replace(chosen)
     return chosen.read_text()
 
 

@@ -52,6 +52,21 @@ def test_a_slot_is_given_back_by_itself_after_a_while(tmp_path: Path) -> None:
     third.end()
 
 
+def test_slot_ends_soon_after_qemu_started_unless_extended(tmp_path: Path) -> None:
+    one, other = slots(tmp_path), slots(tmp_path)
+    one.end_soon(0.1)
+    assert not one.is_held
+    for each in (one, other):
+        each.begin()
+        each.end_soon(0.2)
+    other.begin()
+    third = slots(tmp_path)
+    third.begin()
+    assert (one.is_held, other.is_held) == (False, True)
+    for each in (other, third):
+        each.end()
+
+
 @pytest.mark.parametrize(
     ("domain", "slowly"),
     [

@@ -135,6 +135,22 @@ def test_a_test_that_fails_twice_fails(suite: pytest.Pytester) -> None:
     result.stdout.fnmatch_lines(["*failed twice*", "FLAKED *build/flaked/*"])
 
 
+def test_test_that_fails_and_then_is_skipped_fails(suite: pytest.Pytester) -> None:
+    suite.makepyfile(
+        """
+        import pytest
+        @pytest.mark.cluster
+        def test_it(fails_first):
+            if fails_first():
+                pytest.skip("what the first run left is in the way")
+            assert False
+        """
+    )
+    result = suite.runpytest_inprocess("--once-more")
+    assert (result.ret, result.parseoutcomes()) == (1, {"failed": 1})
+    result.stdout.fnmatch_lines(["*skipped at the second run*"])
+
+
 @pytest.mark.parametrize("mark", ["", "@pytest.mark.cluster\n"], ids=["a unit test", "without the option"])
 def test_other_tests_and_other_runs_have_no_second_one(suite: pytest.Pytester, mark: str) -> None:
     suite.makepyfile(f"import pytest\n{mark}def test_it(fails_first):\n    assert fails_first()")

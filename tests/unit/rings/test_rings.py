@@ -37,8 +37,10 @@ def test_slice_starts_at_the_commit_and_keeps_the_cap(commit: str, modules: list
 
 
 def test_every_module_has_its_turn() -> None:
-    found = {each.row.module for number in range(len(rings.ROWS)) for each in additions(f"{number:08x}", ())}
-    assert found == {row.module for row in rings.ROWS}
+    packages = sorted({package for row in rings.ROWS for package in row.packages})
+    for changed in ([], packages):
+        found = {each.row.module for number in range(len(rings.ROWS)) for each in additions(f"{number:08x}", changed)}
+        assert found == {row.module for row in rings.ROWS}
 
 
 def test_same_commit_adds_the_same_modules() -> None:
@@ -49,6 +51,8 @@ def test_same_commit_adds_the_same_modules() -> None:
 def test_changed_packages_come_first_and_leave_room() -> None:
     assert chosen("0", "controller/evictions/outcomes.py") == ["drain", "a"]
     assert chosen("0", "handler/node.py")[0] == "b"
+    assert chosen("0", "importer/x.py") == chosen("0", "tests/host/test_c.py") == ["c"]
+    assert chosen("2", "launcher/domain/x.py", "launcher/main/x.py", "importer/x.py") == ["c"]
     found = additions("0", ["launcher/domain/cpu.py", "launcher/main/decisions/life.py"], TABLE)
     assert [each.why for each in found][:1] == ["launcher/domain changed"]
     assert sum(each.row.seconds for each in found if "changed" in each.why) <= CHANGES_SECONDS
@@ -71,10 +75,16 @@ def test_without_a_commit_nothing_is_added() -> None:
 
 
 def test_commits_one_after_the_other_run_each_case_once() -> None:
-    seen = [index for number in range(8) for index in range(33) if is_in_sample(index, 8, f"{number:x}")]
+    seen = [index for number in range(8) for index in range(33) if is_in_sample(index, 8, f"{number:x}", "values")]
     assert sorted(seen) == list(range(33))
-    assert [index for index in range(20) if is_in_sample(index, 8, "00000003" + "f" * 32)] == [3, 11, 19]
-    assert is_in_sample(0, 8, "")
+    assert [index for index in range(20) if is_in_sample(index, 8, "00000003" + "f" * 32, "values")] == [3, 11, 19]
+    assert is_in_sample(0, 8, "", "values")
+
+
+def test_single_cases_of_families_come_in_different_runs() -> None:
+    single = [[is_in_sample(0, 2, f"{number:x}", family) for number in range(6)] for family in ("rules", "drains", "devices", "policies")]
+    assert all(sum(runs) == 3 for runs in single)
+    assert any(runs != single[0] for runs in single)
 
 
 def test_ring_follows_the_row_exception_or_directory() -> None:

@@ -13,7 +13,7 @@ pytest_plugins = ["pytester"]
 SUITE = """
     import pytest
 
-    @pytest.mark.sample(3, "numbers")
+    @pytest.mark.sample(3, "values")
     @pytest.mark.parametrize("number", range(7))
     def test_number(number):
         print("number", number)
@@ -119,9 +119,9 @@ def test_a_part_imports_its_own_modules_alone() -> None:
     ("flags", "passed", "lines"),
     [
         ((), 9, []),
-        (("--ring=check",), 4, ["ring: check", "sample: numbers: 3 of 7 cases", "short False"]),
-        (("--ring=test",), 5, ["ring: test; seed: 00000003*", "sample: numbers: 3 of 7 cases", "number 6", "short True"]),
-        (("--ring=all",), 9, ["ring: all", "sample: numbers: 7 of 7 cases", "short False"]),
+        (("--ring=check",), 4, ["ring: check", "sample: values: 3 of 7 cases", "short False"]),
+        (("--ring=test",), 5, ["ring: test; seed: 00000003*", "sample: values: 3 of 7 cases", "number 6", "short True"]),
+        (("--ring=all",), 9, ["ring: all", "sample: values: 7 of 7 cases", "short False"]),
     ],
     ids=["no ring", "check", "test", "all"],
 )
@@ -147,7 +147,7 @@ def test_processes_of_xdist_run_what_was_decided_once(pytester: pytest.Pytester,
     pytester.makepyfile(SUITE)
     result = pytester.runpytest_subprocess("-n2", "--ring=test", "-rP")
     result.assert_outcomes(passed=4)
-    result.stdout.fnmatch_lines(["sample: numbers: 2 of 7 cases"])
+    result.stdout.fnmatch_lines(["sample: values: 2 of 7 cases"])
     result.stdout.fnmatch_lines_random(["number 1", "number 4"])
 
 
