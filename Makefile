@@ -64,11 +64,10 @@ test: python  ## the same, and tests on a real cluster with real guests, a slice
 # What needs no cluster runs while programs and images are built and the cluster starts; then the rest.
 test-untimed: setup
 	@$(PY) -m tests.testbed.ahead "$(MAKE) prepare" $(MAKE) --no-print-directory check-untimed bytecode RING=$(RING)
-	@$(if $(filter all,$(RING)),$(TESTBED) images debian >/dev/null,:)  # before two processes of tests want it at once: both are in the ring all
 	$(PY) -m pytest -q -n 5 --dist loadscope --once-more --ring $(RING) --after-check tests
 
 bytecode:  # once, before five processes would each compile the same tests
-	@$(PY) -m pytest -q --collect-only --ring $(RING) --after-check tests >/dev/null || true
+	@found=$$($(PY) -m pytest -q --collect-only --ring $(RING) --after-check tests) || { tail -40 <<<"$$found"; exit 1; }
 
 prepare: setup
 	@nice -n 10 $(TESTBED) packages

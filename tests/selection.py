@@ -121,6 +121,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     ring: Ring | None = config.getoption("--ring")
+    if ring is None and (config.getoption("--after-check") or config.getoption("--part")):
+        raise pytest.UsageError("--after-check and --part need --ring")
     if ring is not None:
         given = cast("dict[str, Any]", getattr(config, "workerinput", {})).get(_NAME)
         chosen = dataclasses.replace(decided(ring), after_check=config.getoption("--after-check"), part=config.getoption("--part"))
@@ -136,16 +138,19 @@ def decided(ring: Ring, environment: Mapping[str, str] = os.environ, repository:
 
 
 def changed_within_a_day(repository: Path) -> list[str]:
+    """Return files changed on the day before the last commit, or since."""
     seconds = _git(repository, "log", "-1", "--format=%ct").strip()
     if not seconds:
         return []
     since = int(seconds) - 24 * 3600
-    return sorted(set(_git(repository, "log", f"--since={since}", "--min-parents=1", "--name-only", "--format=").split("\n")) - {""})
+    committed = _git(repository, "log", f"--since={since}", "--min-parents=1", "--name-only", "--format=")
+    edited = _git(repository, "diff", "--name-only", "HEAD") + _git(repository, "ls-files", "--others", "--exclude-standard")
+    return sorted({*committed.split("\n"), *edited.split("\n")} - {""})
 
 
 def _git(repository: Path, *arguments: str) -> str:
     try:
-        done = subprocess.run(["git", "-C", repository, *arguments], capture_output=True, text=True, check=False)
+        done = subprocess.run(["git", "-c", "safe.directory=*", "-C", repository, *arguments], capture_output=True, text=True, check=False)
     except FileNotFoundError:
         return ""
     return "" if done.returncode else done.stdout

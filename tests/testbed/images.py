@@ -4,6 +4,7 @@ An archive's name has a digest of its sources, so unchanged images are neither b
 """
 
 import dataclasses
+import fcntl
 import hashlib
 import pathlib
 from collections.abc import Callable, Iterable
@@ -122,12 +123,17 @@ def is_built(image: Image) -> bool:
 def _ensure(image: Image) -> None:
     if image.below is not None:
         _ensure(image.below)
-    if is_built(image):
-        return
-    with progress.step(title(image)):
-        image.archive.parent.mkdir(parents=True, exist_ok=True)
-        image.make(image.archive)
     prefix = image.archive.name.removesuffix(f"{image.digest}.tar")
+    image.archive.parent.mkdir(parents=True, exist_ok=True)
+    with (image.archive.parent / f".{prefix}lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not is_built(image):
+            _make(image, prefix)
+
+
+def _make(image: Image, prefix: str) -> None:
+    with progress.step(title(image)):
+        image.make(image.archive)
     for older in image.archive.parent.glob(f"{prefix}{'[0-9a-f]' * 12}.tar"):
         if older != image.archive:
             older.unlink(missing_ok=True)

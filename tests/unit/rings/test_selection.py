@@ -67,6 +67,10 @@ def repository(tmp_path: Path) -> Path:
 def test_changes_are_those_of_the_day_before_the_last_commit(repository: Path) -> None:
     assert changed_within_a_day(repository) == ["new/c.py", "new/d.py"]
 
+    (repository / "first/a.py").write_text("edited")
+    (repository / "old/e.py").write_text("not added yet")
+    assert changed_within_a_day(repository) == ["first/a.py", "new/c.py", "new/d.py", "old/e.py"]
+
 
 def test_shallow_clone_has_no_changes_and_no_git_no_commit(repository: Path, tmp_path: Path) -> None:
     shallow = tmp_path / "shallow"
