@@ -7,6 +7,7 @@ import secrets
 import subprocess
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -115,38 +116,50 @@ def sees(guest: Console, address: str) -> bool:
     return "1 packets received" in guest.run(f"ping -c 1 -W 2 {address}")
 
 
-def test_two_guests_meet_on_a_network_of_their_own(kubectl: Kubectl, testguest: None, further_networks: None, switch: str) -> None:
+@pytest.fixture(scope="module")
+def lan(kubectl: Kubectl, testguest: None, further_networks: None, switch: str) -> str:
+    """Return the device on the lan of ``lan-other``, which serves a word there."""
     kubectl.api.apply(definition("lan", switch))
     kubectl.api.apply(machine("lan-one", NODE1), lan_first(machine("lan-other", NODE2, type="bridge", mac=MAC)))
     wait_until_ready(kubectl, "lan-one", "lan-other")
-    one, other = of_lan(kubectl, "lan-one"), of_lan(kubectl, "lan-other")
-    assert (other["mac"], one.get("ipAddress"), other.get("ipAddress")) == (MAC, None, None)
     with console(kubectl, "lan-one") as client, console(kubectl, "lan-other") as server:
         for guest in (client, server):
             guest.expect("GUEST-READY", timeout=120)
             wait_for_addresses(guest, "10.0.2.2")
         device = take_address(server, MAC, OTHER)
-        take_address(client, one["mac"], ONE)
+        take_address(client, of_lan(kubectl, "lan-one")["mac"], ONE)
+        server.run("{ while :; do echo hello-on-the-lan | nc -l -p 8080; done & }")
+    return device
+
+
+@contextmanager
+def past_replay(kubectl: Kubectl, vm: str) -> Iterator[Console]:
+    with console(kubectl, vm) as guest:
+        guest.run("true")
+        yield guest
+
+
+def test_two_guests_meet_on_a_network_of_their_own(kubectl: Kubectl, lan: str) -> None:
+    one, other = of_lan(kubectl, "lan-one"), of_lan(kubectl, "lan-other")
+    assert (other["mac"], one.get("ipAddress"), other.get("ipAddress")) == (MAC, None, None)
+    with past_replay(kubectl, "lan-one") as client, past_replay(kubectl, "lan-other") as server:
         eventually(lambda: sees(client, OTHER), timeout=60, what="an answer on the further network")
-        server.type("while :; do echo hello-on-the-lan | nc -l -p 8080; done &\n")
         eventually(lambda: "hello-on-the-lan" in client.run(f"nc -w 3 {OTHER} 8080 </dev/null"), timeout=60, what="a connection")
         eventually(lambda: sees(client, "10.0.2.1"), timeout=60, what="an answer on its pod's own network, which is another one")
-        server.run(f"ip link set {device} down; ip link set {device} address 52:54:00:00:0e:08; ip link set {device} up")
+        server.run(f"ip link set {lan} down; ip link set {lan} address 52:54:00:00:0e:08; ip link set {lan} up")
         assert not sees(server, ONE)
-        server.run(f"ip link set {device} down; ip link set {device} address {MAC}; ip link set {device} up")
+        server.run(f"ip link set {lan} down; ip link set {lan} address {MAC}; ip link set {lan} up")
         eventually(lambda: sees(server, ONE), timeout=60, what="an answer to the guest's own address")
 
 
-def test_a_guest_keeps_its_place_on_the_network_when_it_moves(kubectl: Kubectl, testguest: None, further_networks: None) -> None:
-    """Uses the previous test's VMs."""
+def test_a_guest_keeps_its_place_on_the_network_when_it_moves(kubectl: Kubectl, lan: str) -> None:
     before, address = of_lan(kubectl, "lan-other"), kubectl.api.get("vm", "lan-other")["status"]["podIP"]
     name = kubectl.api.create(migration("lan-other", node=NODE1))["metadata"]["name"]
     kubectl.api.until("migration", name, in_phase("Succeeded"), timeout=300, what="the move")
     assert kubectl.api.get("vm", "lan-other")["status"]["nodeName"] == NODE1
     assert of_lan(kubectl, "lan-other") == before
     assert kubectl.api.get("vm", "lan-other")["status"]["podIP"] != address
-    with console(kubectl, "lan-one") as client:
-        client.type("\n")
+    with past_replay(kubectl, "lan-one") as client:
         eventually(lambda: sees(client, OTHER), timeout=60, what="an answer of the guest that moved")
         assert MAC in client.run(f"ip neighbour show {OTHER} || arp -n {OTHER}")
         eventually(lambda: "hello-on-the-lan" in client.run(f"nc -w 3 {OTHER} 8080 </dev/null"), timeout=60, what="a connection")
@@ -180,9 +193,11 @@ def ran_at(guest: str, source: watching.Qemu, clocks: list[Look]) -> float:
 
 
 def test_neighbours_are_told_where_a_guest_is_that_has_moved(
-    kubectl: Kubectl, testguest: None, further_networks: None, switch: str, capsys: pytest.CaptureFixture[str]
+    kubectl: Kubectl, lan: str, switch: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A switch would forget the old place only after five minutes. Uses the previous test's VMs."""
+    """A switch would forget the old place only after five minutes."""
+    here = kubectl.api.get("vm", "lan-other")["status"]["nodeName"]
+    there = NODE1 if here == NODE2 else NODE2
     namespace, device = joins(switch), "switch"
     ip("address", "add", f"{ASKER}/24", "dev", device, netns=namespace)
     (link,) = json.loads(subprocess.run(["ip", "-n", namespace, "-json", "link", "show", device], check=True, capture_output=True).stdout)
@@ -191,34 +206,33 @@ def test_neighbours_are_told_where_a_guest_is_that_has_moved(
     (source,) = watching.qemus(f"{kubectl.namespace}_lan-other")
     with Neighbour(namespace, device, asker, (MAC, OTHER)) as neighbour:
         eventually(neighbour.answers, timeout=90, what="an answer before the move")
-        assert {each.port for each in neighbour.heard} == {NODE1}
-        name = kubectl.api.create(migration("lan-other", node=NODE2))["metadata"]["name"]
+        assert {each.port for each in neighbour.heard} == {here}
+        name = kubectl.api.create(migration("lan-other", node=there))["metadata"]["name"]
         clocks: list[Look] = []
         began = ran_at(f"{kubectl.namespace}_lan-other", source, clocks)
 
         def is_answered_there() -> bool:
-            answered = neighbour.answers()[-1].port == NODE2
+            answered = neighbour.answers()[-1].port == there
             clocks.append(look())
             return answered
 
         eventually(is_answered_there, timeout=TOLD_SECONDS, interval=0.05, what="an answer from the other node")
         kubectl.api.until("migration", name, in_phase("Succeeded"), timeout=120, what="the end of the move")
-    last = max(each.at for each in neighbour.answers() if each.port == NODE1)
-    there = [each for each in neighbour.heard if each.port == NODE2]
-    answer = next(each for each in there if each.kind == frames.IPV4)
-    announced = [each for each in there if each.kind in ANNOUNCING and each.at < answer.at]
+    last = max(each.at for each in neighbour.answers() if each.port == here)
+    heard = [each for each in neighbour.heard if each.port == there]
+    answer = next(each for each in heard if each.kind == frames.IPV4)
+    announced = [each for each in heard if each.kind in ANNOUNCING and each.at < answer.at]
     assert announced
     before, after = (next(each for each in clocks if each.wall >= at) for at in (last, answer.at))
     assert last < answer.at
     assert given(before, after) < TOLD_SECONDS
     with capsys.disabled():
-        seconds = ", ".join(f"{each.at - began:+.2f} ({each.kind:04x})" for each in there if each.at < answer.at)
+        seconds = ", ".join(f"{each.at - began:+.2f} ({each.kind:04x})" for each in heard if each.at < answer.at)
         print(f"\nneighbour: no answer for {answer.at - last:.2f} s; from the guest's first sign of life at the target on, in seconds:")
         print(f"  last answer from the source {last - began:+.2f}, frames from the target {seconds}, first answer {answer.at - began:+.2f}")
 
 
-def test_a_missing_network_is_told_and_the_others_go_on(kubectl: Kubectl, testguest: None, further_networks: None, switch: str) -> None:
-    """Uses the previous tests' VMs."""
+def test_a_missing_network_is_told_and_the_others_go_on(kubectl: Kubectl, lan: str, switch: str) -> None:
     manifest = machine("lan-late")
     manifest["spec"]["domain"]["devices"]["interfaces"][1]["network"] = "later"
     kubectl.api.apply(manifest)
@@ -228,16 +242,15 @@ def test_a_missing_network_is_told_and_the_others_go_on(kubectl: Kubectl, testgu
     assert f"{kubectl.namespace}/later" in told["message"]
     assert "NetworkNotFound" in kubectl("get", "vm", "lan-late")
     assert not kubectl.api.list("pods", label_selector="vm.kubevirt.io/name=lan-late")
-    with console(kubectl, "lan-one") as client:
-        client.type("\n")
+    with past_replay(kubectl, "lan-one") as client:
         eventually(lambda: sees(client, OTHER), timeout=60, what="an answer of another machine")
     kubectl.api.apply(definition("later", switch))
     wait_until_ready(kubectl, "lan-late")
     assert condition_of(kubectl.api.get("vm", "lan-late"), "NetworkReady").get("status") != "False"
 
 
-def test_a_guest_has_the_address_that_ipam_gave_to_its_pod(kubectl: Kubectl, testguest: None, further_networks: None, switch: str) -> None:
-    """Uses a previous test's VM as neighbour; it also has a macvtap there."""
+def test_a_guest_has_the_address_that_ipam_gave_to_its_pod(kubectl: Kubectl, lan: str, switch: str) -> None:
+    """The guest also has a macvtap."""
     ranges = [[{"subnet": "192.168.7.0/24", "rangeStart": "192.168.7.77", "rangeEnd": "192.168.7.77"}]]
     ipam = {"type": "host-local", "ranges": ranges, "routes": [{"dst": "172.30.0.0/16", "gw": ONE}]}
     plugin = {"type": "bridge", "bridge": switch, "macspoofchk": True, "mtu": 1400, "ipam": ipam}
@@ -281,10 +294,7 @@ def network_told(kubectl: Kubectl, name: str, words: str = "") -> dict[str, Any]
     return condition_of(vm, "NetworkReady")
 
 
-def test_broken_network_is_reported_and_repairing_it_suffices(
-    kubectl: Kubectl, testguest: None, further_networks: None, switch: str
-) -> None:
-    """Uses the previous tests' VMs."""
+def test_broken_network_is_reported_and_repairing_it_suffices(kubectl: Kubectl, lan: str, switch: str) -> None:
     whole = definition("broken", switch)
     kubectl.api.apply({**whole, "spec": {"config": '{"type": "bridge", '}})
     manifest = machine("lan-broken")
@@ -314,8 +324,7 @@ def test_broken_network_is_reported_and_repairing_it_suffices(
         assert told["reason"] == "NetworkNotUsable"
         assert f"cannot connect the pod to network {kubectl.namespace}/broken: " in told["message"]
         assert "NetworkNotUsable" in kubectl("get", "vm", "lan-broken")
-    with console(kubectl, "lan-one") as client:
-        client.type("\n")
+    with past_replay(kubectl, "lan-one") as client:
         eventually(lambda: sees(client, OTHER), timeout=60, what="an answer of another machine")
     kubectl.api.apply(whole)
     wait_until_ready(kubectl, "lan-broken")

@@ -51,15 +51,20 @@ def pod_has(kubectl: Kubectl, vm: dict[str, Any], low: int, high: int) -> dict[s
     return kubectl.api.until("pod", name, lambda pod: low <= limit_of(pod) <= high, timeout=60, what=f"a limit from {low} to {high} MiB")
 
 
-def test_running_guest_gets_memory_and_returns_it(kubectl: Kubectl, testguest: None) -> None:
+@pytest.fixture(scope="module")
+def large(kubectl: Kubectl, testguest: None) -> None:
     manifest = linux_vm(VM)
     domain = manifest["spec"]["domain"]
     domain["memory"] = {"guest": f"{SMALL}Mi", "maxGuest": "1Gi"}
     domain["firmware"]["kernelBoot"]["kernelArgs"] = RELEASES_MEMORY
     kubectl.apply(manifest)
-    vm = kubectl.api.ready("vm", VM, timeout=120)
+    kubectl.api.ready("vm", VM, timeout=120)
     with console(kubectl, VM) as guest:
         guest.expect("GUEST-READY", timeout=180)
+
+
+def test_running_guest_gets_memory_and_returns_it(kubectl: Kubectl, large: None) -> None:
+    vm = kubectl.api.get("vm", VM)
     before, pod = seen(kubectl), kubectl.api.get("pod", vm["status"]["podName"])
     size = limit_of(pod)
 
@@ -85,7 +90,7 @@ def test_running_guest_gets_memory_and_returns_it(kubectl: Kubectl, testguest: N
     pod_has(kubectl, vm, size, size + 1)
 
 
-def test_pod_that_cannot_grow_keeps_the_edit_pending(kubectl: Kubectl) -> None:
+def test_pod_that_cannot_grow_keeps_the_edit_pending(kubectl: Kubectl, large: None) -> None:
     kubectl("create", "quota", "full", "--hard=limits.memory=1Mi")
     kubectl("wait", "resourcequota/full", "--for=jsonpath={.status.used}", "--timeout=30s")
     before = seen(kubectl)
