@@ -13,6 +13,7 @@ from apiserver.apis.virt.places.resources import VIRTUAL_MACHINES
 from tests.cluster.api import condition_of, is_true
 from tests.cluster.kube import Kubectl, console, eventually
 from tests.cluster.manifests import linux_vm, migration, with_disks
+from tests.damage import never_again
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 
@@ -116,7 +117,8 @@ def test_a_guest_takes_its_disk_along_when_it_moves(kubectl: Kubectl) -> None:
     with console(kubectl, "moved-seed") as viewer:
         viewer.run("echo 3 > /proc/sys/vm/drop_caches")
         second = viewer.run("md5sum < /dev/vda")
-    assert first.split()[-2:] == second.split()[-2:]
+    with never_again("wrong bytes"):
+        assert first.split()[-2:] == second.split()[-2:]
     kubectl.api.delete("vm", "moved-seed")
 
 
