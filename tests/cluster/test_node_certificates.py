@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -15,7 +14,7 @@ from apiserver.client.config import Config
 from apiserver.client.rest import Client
 from handler.identity import keys
 from handler.identity.keeping import signing_request
-from tests.cluster.api import is_true
+from tests.cluster.api import in_phase, is_true
 from tests.cluster.guests import answers
 from tests.cluster.kube import Console, Kubectl, console, eventually
 from tests.cluster.manifests import migration, tiny_vm
@@ -89,6 +88,11 @@ def revoked(system: Kubectl, node: str) -> Iterator[None]:
         system.api.patch("configmap", "kubevirt-trust", {"data": {f"revoked.{node}": None}})
 
 
+def is_write_refused(system: Kubectl, node: str, name: str) -> bool:
+    said = system("logs", handlers(system)[node]["metadata"]["name"], "-c", "virt-handler", "--since=10m").splitlines()
+    return any(name in line and "is revoked, so its virt-handler may not write" in line for line in said)
+
+
 def test_each_node_has_its_own_key_and_daily_certificate(system: Kubectl) -> None:
     seen = {}
     for node, pod in handlers(system).items():
@@ -132,8 +136,9 @@ def test_revoked_node_loses_its_streams_and_its_guests_run_on(system: Kubectl, k
         assert "revoked" in refused
         assert kubectl.api.get("vm", "lost")["status"]["phase"] == "Running"
         made = kubectl.api.create(migration("lost"))["metadata"]["name"]
-        time.sleep(30)  # longer than this guest's migration
-        assert (kubectl.api.get("migrations", made).get("status") or {}).get("phase") != "Succeeded"
+        kubectl.api.until("migrations", made, in_phase("TargetReady"), timeout=120, what="only the source is missing")
+        eventually(lambda: is_write_refused(system, node, made), timeout=60, interval=2, what="a refused write of the source")
+        assert kubectl.api.get("migrations", made)["status"]["phase"] == "TargetReady"
         assert kubectl.api.get("vm", "lost")["status"]["nodeName"] == node
         kubectl.api.delete("migrations", made)
     handler_is_ready(system, node, timeout=60)

@@ -2,12 +2,14 @@ from __future__ import annotations
 
 import json
 import time
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from apiserver.apis.meta.objects import Object, dig
-from tests.cluster.api import has, in_phase
+from apiserver.apis.meta import times
+from apiserver.apis.meta.objects import Object, dig, name_of
+from tests.cluster.api import has, in_phase, is_true
 from tests.cluster.holding import Held, held
 from tests.cluster.kube import ROOT, Kubectl, eventually
 from tests.cluster.manifests import tiny_vm
@@ -15,6 +17,7 @@ from tests.cluster.manifests import tiny_vm
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 
 GRACE_SECONDS = 120
+START_SECONDS = 10
 
 
 def starting(name: str) -> dict[str, Any]:
@@ -87,13 +90,22 @@ def test_halted_then_always_ends_one_attempt_and_runs_another(kubectl: Kubectl, 
 
 
 def test_image_pull_failure_is_awaited_and_a_fixed_one_runs(kubectl: Kubectl, testguest: None) -> None:
-    manifest = tiny_vm("far-away", rerun={"limit": 0, "startTimeoutSeconds": 10})
+    manifest = tiny_vm("far-away", rerun={"limit": 0, "startTimeoutSeconds": START_SECONDS})
     boot = manifest["spec"]["domain"]["firmware"]["kernelBoot"]["container"]
     right, boot["image"] = boot["image"], "localhost/kubevirt/no-such-image:dev"
     kubectl.api.create(manifest)
     eventually(lambda: word(kubectl, "far-away") in {"ErrImagePull", "ImagePullBackOff"}, timeout=60, what="the table says that it waits")
 
-    time.sleep(2 * manifest["spec"]["rerun"]["startTimeoutSeconds"])  # longer than the start timeout
+    (pod,) = kubectl.api.list("pods", label_selector="vm.kubevirt.io/name=far-away")
+    late = times.parse(pod["metadata"]["creationTimestamp"]) + timedelta(seconds=2 * START_SECONDS)
+
+    def are_late(found: list[Object]) -> bool:
+        return any(times.parse(each["lastTimestamp"]) > late for each in found if each.get("lastTimestamp"))
+
+    of_pod = f"involvedObject.name={name_of(pod)}"
+    kubectl.api.until_list("events", are_late, timeout=120, what="a try of the kubelet after the start timeout", field_selector=of_pod)
+    kubectl.api.patch("vm", "far-away", {"spec": {"rerun": {"startTimeoutSeconds": START_SECONDS + 1}}})
+    kubectl.api.until("vm", "far-away", is_true("Ready", "False"), timeout=60, what="virt-controller has looked since")
 
     assert word(kubectl, "far-away") in {"ErrImagePull", "ImagePullBackOff"}
     assert len(attempts(kubectl.api.get("vm", "far-away"))) <= 1

@@ -1,13 +1,13 @@
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import pytest
 
 from tests.cluster.api import condition_of, has, in_phase, is_true
+from tests.cluster.drains import on
 from tests.cluster.kube import Kubectl, console
-from tests.cluster.manifests import linux_vm, migration
+from tests.cluster.manifests import linux_vm, migration, tiny_vm
 from tests.cluster.serving import PORT, a_service, address_of, serve
 from tests.cluster.test_services import addresses_of, leads_to, says
 
@@ -61,17 +61,30 @@ def test_a_service_knows_a_guest_while_its_probe_succeeds(kubectl: Kubectl) -> N
     leads_to(kubectl, "probed", {address_of(kubectl, vm["status"]["podName"])})
 
 
+def failures_pass(kubectl: Kubectl, number: int) -> None:
+    """Wait until virt-handler has counted so many failures of VM ``clock``, which it probes as often as ``alive``."""
+    probe = {"tcpSocket": {"port": number}, "periodSeconds": PERIOD_SECONDS, "failureThreshold": number}
+    kubectl.api.patch("vm", "clock", {"spec": {"readinessProbe": probe}})
+
+    def has_failed(vm: dict[str, Any]) -> bool:
+        return f"probe fails: connection to port {number}: " in condition_of(vm, "Ready")["message"]
+
+    kubectl.api.until("vm", "clock", has_failed, timeout=120, what=f"{number} failures in sequence")
+
+
 def test_a_guest_that_is_not_alive_is_started_again(kubectl: Kubectl) -> None:
     vm = a_machine("alive", runStrategy="Always", terminationGracePeriodSeconds=2)
     vm["spec"]["domain"]["devices"]["interfaces"] = []
     kubectl.api.apply(vm)
-    kubectl.api.until("vm", "alive", is_true("AgentConnected"), timeout=200, what="vm alive is AgentConnected")
+    found = kubectl.api.until("vm", "alive", is_true("AgentConnected"), timeout=200, what="vm alive is AgentConnected")
+    kubectl.api.create(tiny_vm("clock", nodeSelector=on(found["status"]["nodeName"])))
+    kubectl.api.ready("vm", "clock", timeout=120)
     alive = {"guestAgentPing": {}, "periodSeconds": PERIOD_SECONDS, "timeoutSeconds": 5, "failureThreshold": 3}
     kubectl.api.patch("vm", "alive", {"spec": {"livenessProbe": alive}})
-    time.sleep(4 * PERIOD_SECONDS)
+    failures_pass(kubectl, 5)
     kubectl.api.verb("alive", "pause")
     kubectl.api.until("vm", "alive", is_true("Paused"), timeout=60, what="vm alive is Paused")
-    time.sleep(6 * PERIOD_SECONDS)  # probes are off: twice the failure time
+    failures_pass(kubectl, 7)  # twice as many as would end an attempt
     kubectl.api.verb("alive", "unpause")
     kubectl.api.ready("vm", "alive", timeout=120)
     assert kubectl.api.get("vm", "alive")["status"]["attempts"][0].get("result") is None
