@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
+from apiserver.apis.core import resources as core
 from apiserver.apis.meta import errors
 from apiserver.apis.meta.objects import (
     NamespacedName,
@@ -37,7 +38,8 @@ from apiserver.apis.meta.resources import Resource
 from apiserver.apis.virt.places.resources import VIRTUAL_MACHINES
 from apiserver.client import watching
 from apiserver.client.config import Config
-from apiserver.client.rest import MERGE_PATCH, Client, Patch, TransportError
+from apiserver.client.rest import MAX_BODY_BYTES, MERGE_PATCH, Client, Patch, TransportError
+from apiserver.client.transport import ExchangeFailed, transport_error
 from tests import booting
 from tests.cluster import resources
 from tests.given_time import LOOK_SECONDS, Deadline
@@ -83,6 +85,21 @@ def in_phase(*phases: str) -> Check:
     return lambda obj: dig(obj, "status", "phase") in phases
 
 
+def is_rolled_out(workload: Object) -> bool:
+    """As ``kubectl rollout status`` decides."""
+    status = workload.get("status") or {}
+    if status.get("observedGeneration", 0) < generation_of(workload):
+        return False
+    if (desired := status.get("desiredNumberScheduled")) is not None:
+        return bool(min(status.get("updatedNumberScheduled", 0), status.get("numberAvailable", 0)) >= desired)
+    updated = status.get("updatedReplicas", 0)
+    return (
+        not has("Progressing", reason="ProgressDeadlineExceeded")(workload)
+        and updated >= workload["spec"]["replicas"]
+        and status.get("replicas", 0) <= updated <= status.get("availableReplicas", 0)
+    )
+
+
 @dataclass(frozen=True)
 class Api:
     """A client of an API server, with a kubeconfig's user and a default namespace. Thread-safe."""
@@ -115,6 +132,11 @@ class Api:
         booting.begin_with(manifest)
         found = resources.of(manifest)
         return self._ask(lambda client: client.create(found, manifest, namespace_of(manifest) or self._place(found)))
+
+    def try_create(self, manifest: Object) -> Object:
+        found = resources.of(manifest)
+        answer: Object = self.request("POST", f"{found.path(self._place(found))}?dryRun=All", body=manifest)
+        return answer
 
     def apply(self, *manifests: Object) -> builtins.list[Object]:
         """Create objects, or merge manifests into existing ones; return the objects."""
@@ -205,6 +227,17 @@ class Api:
             booting.SLOTS.end_soon()
         return found
 
+    def rolled_out(self, *workloads: str, timeout: float) -> None:
+        """``workloads``: ``deployment/virt-api``."""
+        for each in workloads:
+            resource, _, name = each.partition("/")
+            self.until(resource, name, is_rolled_out, timeout=timeout, what=f"the rollout of {each}")
+
+    def log(self, pod: str, *, container: str = "", timestamps: bool = False) -> str:
+        path = core.PODS.path(self.namespace, pod, "log")
+        query = {"timestamps": str(timestamps).lower()} | ({"container": container} if container else {})
+        return self._ask(lambda client: _text(client, path, query))
+
     def events(self, reason: str, *, of: str = "", timeout: float) -> builtins.list[Object]:
         chosen = f"reason={reason}" + (f",involvedObject.name={of}" if of else "")
         return self.until_list("events", bool, timeout=timeout, what=f"an Event {reason} {of}".strip(), field_selector=chosen)
@@ -293,6 +326,14 @@ def told(seen: Seen) -> str:
     objects = [json.dumps(without_managed_fields(each)) for each in seen.objects.values()]
     last = f"last seen: {', '.join(objects) or 'nothing'}"
     return f"{last}; then {seen.trouble}" if seen.trouble else last
+
+
+async def _text(client: Client, path: str, query: Mapping[str, str]) -> str:
+    try:
+        with await client.stream("GET", path, params=query) as response:
+            return (await response.read(MAX_BODY_BYTES)).decode(errors="replace")
+    except (ExchangeFailed, TimeoutError, OSError) as error:
+        raise transport_error("GET", path, error) from error
 
 
 async def _follow(client: Client, collection: Collection, tell: Callable[[Seen], None]) -> None:

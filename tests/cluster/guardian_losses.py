@@ -12,6 +12,7 @@ from typing import Final
 from apiserver.apis.meta.objects import Object, name_of
 from apiserver.apis.virt import guards
 from apiserver.apis.virt.places import names
+from tests.cluster.api import in_phase, is_true
 from tests.cluster.kube import Kubectl
 from tests.ports import free_port
 from tests.testbed import layout, progress, release
@@ -65,10 +66,16 @@ def serve_from(system: Kubectl, node: str) -> None:
     A watch through a replica of virt-api that is cut off lasts until TCP gives up, in minutes.
     """
     for name in ("virt-controller", "virt-api"):
-        pods = system.api.list("pods", label_selector=f"kubevirt.io={name}")
-        if away := [name_of(each) for each in pods if each["spec"].get("nodeName") != node]:
-            system("delete", "pod", *away, "--wait=false")
-            system("rollout", "status", f"deployment/{name}", "--timeout=120s", timeout=130)
+        label, replicas = f"kubevirt.io={name}", system.api.get("deployment", name)["spec"]["replicas"]
+        for each in system.api.list("pods", label_selector=label):
+            if each["spec"].get("nodeName") != node:
+                system.api.delete("pod", name_of(each))
+
+        def are_there(pods: list[Object], replicas: int = replicas) -> bool:
+            left = [each for each in pods if "deletionTimestamp" not in each["metadata"] and not in_phase("Succeeded", "Failed")(each)]
+            return len(left) == replicas and all(each["spec"].get("nodeName") == node and is_true("Ready")(each) for each in left)
+
+        system.api.until_list("pods", are_there, timeout=120, what=f"{name} on {node}", label_selector=label)
 
 
 @contextmanager

@@ -26,7 +26,7 @@ PERIOD_SECONDS: Final = 0.1
 
 
 class Watch:
-    """Looks, during the block, for a guest's QEMU processes on all nodes: the most at once, and when each pod's was last seen."""
+    """Looks for a guest's QEMU processes on all nodes during the block."""
 
     def __init__(self, guest: str) -> None:
         self._guest = guest
@@ -88,8 +88,7 @@ def without_kubelet(system: Kubectl, node: layout.Node, *pods: Object) -> Iterat
         nodes.start_kubelet(node)
         system.api.ready("node", node.name, timeout=120)
         system("virt", "unfence", node.name)
-        for each in ("daemonset/virt-handler", "deployment/virt-api", "deployment/virt-controller"):
-            system("rollout", "status", each, "--timeout=300s", timeout=310)
+        system.api.rolled_out("daemonset/virt-handler", "deployment/virt-api", "deployment/virt-controller", timeout=300)
 
 
 @contextmanager
@@ -100,8 +99,7 @@ def without_power(system: Kubectl, node: layout.Node) -> Iterator[None]:
         nodes.start(node)
         system.api.ready("node", node.name, timeout=120)
         system("virt", "unfence", node.name)
-        for each in ("daemonset/virt-handler", "deployment/virt-api", "deployment/virt-controller"):
-            system("rollout", "status", each, "--timeout=300s", timeout=310)
+        system.api.rolled_out("daemonset/virt-handler", "deployment/virt-api", "deployment/virt-controller", timeout=300)
 
 
 def handler_of(system: Kubectl, node: layout.Node) -> Object:

@@ -15,7 +15,7 @@ BOTH = {"ipFamilyPolicy": "PreferDualStack"}
 
 
 def serve(guest: Console, word: str, *addresses: str) -> None:
-    """Serve a word over HTTP in a guest, once it has these addresses; by default those that guests get on the pod network."""
+    """``addresses``: that the guest must have; by default those of the pod network."""
     wait_for_addresses(guest, *(addresses or ("10.0.2.2", *(["fd10:0:2::2"] if testbed_kubectl.is_own_cluster() else []))))
     guest.run(f"mkdir -p /www && echo {word} >/www/index.html && httpd -p {PORT} -h /www")
 

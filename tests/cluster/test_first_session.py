@@ -26,8 +26,7 @@ def environment(kubectl: Kubectl, system: Kubectl, tmp_path: Path) -> Iterator[d
     finally:
         for node in system.api.list("nodes"):
             system.api.patch("node", node["metadata"]["name"], {"spec": {"unschedulable": None}})
-        for each in ("virt-api", "virt-controller"):
-            system("rollout", "status", f"deployment/{each}", "--timeout=300s", timeout=310)
+        system.api.rolled_out("deployment/virt-api", "deployment/virt-controller", timeout=300)
 
 
 def test_guest_of_the_first_session_moves_on_a_drain(kubectl: Kubectl, testguest: None, environment: dict[str, str]) -> None:

@@ -82,7 +82,7 @@ def speaking_another_protocol(system: Kubectl, node: str) -> Iterator[None]:
         yield
     finally:
         change(system, before["updateStrategy"], before["template"])
-        system("rollout", "status", f"daemonset/{HANDLER}", "--timeout=300s", timeout=310)
+        system.api.rolled_out(f"daemonset/{HANDLER}", timeout=300)
         system.api.delete("configmap", CONFIG_MAP)
     await_protocol(system, node, node_protocol.written())
 

@@ -37,8 +37,7 @@ def delaying_shutdowns(system: Kubectl, node: layout.Node) -> Iterator[Logind]:
         finally:
             nodes.restart_kubelet(node)
             system.api.ready("node", node.name, timeout=90)
-            for each in ("daemonset/virt-handler", "deployment/virt-api", "deployment/virt-controller"):
-                system("rollout", "status", each, "--timeout=300s", timeout=310)
+            system.api.rolled_out("daemonset/virt-handler", "deployment/virt-api", "deployment/virt-controller", timeout=300)
             for namespace in (system.namespace, "kube-system"):
                 for phase in ("Succeeded", "Failed"):
                     chosen = f"--field-selector=spec.nodeName={node.name},status.phase={phase}"

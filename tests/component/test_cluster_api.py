@@ -11,7 +11,7 @@ import yaml
 from aiohttp import web
 
 from apiserver.apis.meta import errors
-from tests.cluster.api import Api, condition_of, has, in_phase, is_true
+from tests.cluster.api import Api, condition_of, has, in_phase, is_rolled_out, is_true
 from tests.fakes.kubeapi import FakeAPI
 
 PODS = "/api/v1/pods"
@@ -267,3 +267,29 @@ def test_condition_older_than_the_last_edit_does_not_count(judged: dict[str, Any
     assert is_true("Ready")(obj) is holds
     assert not is_true("Ready", "False")(obj)
     assert not is_true("Live")(obj)
+
+
+DONE = {"observedGeneration": 2, "replicas": 2, "updatedReplicas": 2, "availableReplicas": 2}
+EVERYWHERE = {"observedGeneration": 2, "desiredNumberScheduled": 2, "updatedNumberScheduled": 2, "numberAvailable": 2}
+LATE = {"conditions": [{"type": "Progressing", "status": "False", "reason": "ProgressDeadlineExceeded"}]}
+
+
+@pytest.mark.parametrize(
+    ("status", "holds"),
+    [
+        (DONE, True),
+        ({}, False),
+        (DONE | {"observedGeneration": 1}, False),
+        (DONE | {"replicas": 3}, False),
+        (DONE | {"updatedReplicas": 1}, False),
+        (DONE | {"replicas": 1, "updatedReplicas": 1}, False),
+        (DONE | {"availableReplicas": 1}, False),
+        (DONE | LATE, False),
+        (EVERYWHERE, True),
+        (EVERYWHERE | {"observedGeneration": 1}, False),
+        (EVERYWHERE | {"updatedNumberScheduled": 1}, False),
+        (EVERYWHERE | {"numberAvailable": 1}, False),
+    ],
+)
+def test_workload_is_rolled_out_as_kubectl_decides(status: dict[str, Any], holds: bool) -> None:
+    assert is_rolled_out({"metadata": {"generation": 2}, "spec": {"replicas": 2}, "status": status}) is holds
