@@ -8,6 +8,7 @@ import secrets
 import select
 import socket
 import subprocess
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -18,7 +19,7 @@ from typing import Any
 from apiserver.apis.virt.places import names
 from tests import booting
 from tests.cluster.api import Api
-from tests.given_time import LOOK_SECONDS, Deadline, guests
+from tests.given_time import LAST_RESORT_SECONDS, LOOK_SECONDS, Deadline, guests
 
 ROOT = Path(__file__).parents[2]
 STALE_SECONDS = 75
@@ -124,6 +125,26 @@ def eventually(look: Callable[[], Any], *, timeout: float, what: str, interval: 
         if deadline.is_over:
             raise AssertionError(f"{what}: not within {timeout:.0f} s; last seen: {value!r}")
         time.sleep(interval)
+
+
+def until_in(kubectl: Kubectl, pod: str, check: str, *, timeout: float, what: str, container: str = "") -> None:
+    """Wait in one run of kubectl until a shell command in a pod succeeds."""
+    tries = int(max(timeout, LAST_RESORT_SECONDS) / 0.5)
+    script = f"n=0; until {check}; do n=$((n+1)); [ $n -lt {tries} ] || exit 1; sleep 0.5; done"
+    command = kubectl.command("exec", pod, *(("--container", container) if container else ()), "--", "sh", "-c", script)
+    with (
+        tempfile.TemporaryFile("w+") as said,
+        subprocess.Popen(command, env=kubectl.environment, stdin=subprocess.DEVNULL, stdout=said, stderr=said) as process,
+    ):
+        deadline = Deadline(timeout)
+        try:
+            while process.poll() is None and not deadline.is_over:
+                time.sleep(0.1)
+        finally:
+            process.kill()
+        status = process.wait()
+        said.seek(0)
+        assert status == 0, f"{what}: not within {timeout:.0f} s; exit status {status}; last output: {said.read()[-800:]!r}"
 
 
 class Console:

@@ -5,7 +5,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from tests.cluster.kube import Console, Kubectl, eventually
+from tests.cluster.kube import Console, Kubectl, until_in
 from tests.cluster.test_testbed import a_pod
 from tests.testbed import kubectl as testbed_kubectl
 
@@ -88,12 +88,6 @@ def fetched(kubectl: Kubectl, client: str, url: str) -> subprocess.CompletedProc
     return kubectl.try_run("exec", client, "--", "fetch", url)
 
 
-def reaches(kubectl: Kubectl, client: str, address: str, port: int = PORT) -> bool:
-    done = fetched(kubectl, client, f"http://{host(address)}:{port}/")
-    assert "unable to upgrade connection" not in done.stderr, done.stderr
-    return done.returncode == 0 or "timeout" not in done.stderr.lower()
-
-
 def reached(kubectl: Kubectl, client: str, *addresses: str, port: int = PORT) -> None:
     _wait(kubectl, client, addresses, port, is_open=True)
 
@@ -105,7 +99,9 @@ def kept_off(kubectl: Kubectl, client: str, *addresses: str, port: int = PORT) -
 def _wait(kubectl: Kubectl, client: str, addresses: tuple[str, ...], port: int, *, is_open: bool) -> None:
     def wait(address: str) -> None:
         what = f"{client} {'reaches' if is_open else 'is kept off'} {address}:{port}"
-        eventually(lambda: reaches(kubectl, client, address, port) is is_open, timeout=60, what=what)
+        fetches = f'said=$(fetch "http://{host(address)}:{port}/" 2>&1)'
+        reaches = f'{{ {fetches} || {{ echo "$said"; ! echo "$said" | grep -qi timeout; }}; }}'
+        until_in(kubectl, client, reaches if is_open else f"! {reaches}", timeout=60, what=what)
 
     assert addresses
     with ThreadPoolExecutor(len(addresses)) as pool:

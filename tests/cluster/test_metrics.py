@@ -6,11 +6,13 @@ import sys
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from functools import partial
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
 
+from apiserver.apis.meta.objects import Object
+from tests.cluster import resources
 from tests.cluster.api import in_phase
 from tests.cluster.kube import Kubectl, eventually, forwarded
 from tests.cluster.manifests import tiny_vm, with_disks
@@ -23,6 +25,12 @@ SHOWN = {
     "virt-handler": "kubevirt_launcher_links",
     "virt-api": "apiserver_request_total",
 }
+
+
+def token_of(kubectl: Kubectl, account: str) -> str:
+    request: Object = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
+    path = resources.named("serviceaccounts").path(kubectl.namespace, account, "token")
+    return str(kubectl.api.request("POST", path, body=request)["status"]["token"])
 
 
 @pytest.fixture(scope="module")
@@ -40,19 +48,19 @@ def reader(kubectl: Kubectl) -> Iterator[str]:
             "subjects": [subject],
         }
     )
-    yield kubectl("create", "token", "prometheus").strip()
+    yield token_of(kubectl, "prometheus")
     kubectl.api.delete("clusterrolebindings", binding)
 
 
 def ask(system: Kubectl, pod: str, token: str, scheme: str = "https", port: int = 8443) -> tuple[int, str]:
     with forwarded(system, f"pod/{pod}", port) as here:
-        return _ask(f"127.0.0.1:{here}", token, scheme)
+        return ask_at(here, token, scheme)
 
 
-def _ask(address: str, token: str, scheme: str) -> tuple[int, str]:
+def ask_at(port: int, token: str, scheme: str = "https") -> tuple[int, str]:
     # A scrape by a pod's address has no name to verify.
     context = ssl._create_unverified_context()
-    request = urllib.request.Request(f"{scheme}://{address}/metrics", headers={"Authorization": f"Bearer {token}"} if token else {})
+    request = urllib.request.Request(f"{scheme}://127.0.0.1:{port}/metrics", headers={"Authorization": f"Bearer {token}"} if token else {})
     try:
         with urllib.request.urlopen(request, timeout=30, context=context) as answer:
             return answer.status, answer.read().decode()
@@ -63,22 +71,26 @@ def _ask(address: str, token: str, scheme: str) -> tuple[int, str]:
         return 0, str(error)
 
 
-def answers(system: Kubectl, pod: str, token: str) -> bool:
-    return ask(system, pod, token)[0] == 200
+@contextmanager
+def answering(system: Kubectl, pod: str, token: str) -> Iterator[int]:
+    # A refused connection would end the forwarding.
+    eventually(lambda: ask(system, pod, token)[0] == 200, timeout=90, what=f"metrics of {pod}")
+    with forwarded(system, f"pod/{pod}", 8443) as here:
+        yield here
 
 
 @pytest.mark.parametrize("component", SHOWN)
 def test_metrics_are_told_to_who_may_read_them_alone(system: Kubectl, kubectl: Kubectl, reader: str, component: str) -> None:
-    untrusted = kubectl("create", "token", "default").strip()
+    untrusted = token_of(kubectl, "default")
     found = system.api.list("pods", label_selector=f"kubevirt.io={component}")
     pods = [each for each in found if "deletionTimestamp" not in each["metadata"]]
     assert pods
     for pod in (str(each["metadata"]["name"]) for each in pods):
-        eventually(partial(answers, system, pod, reader), timeout=90, what=f"metrics of {component} in {pod}")
-        assert SHOWN[component] in ask(system, pod, reader)[1]
-        assert ask(system, pod, untrusted)[0] == 403
-        assert ask(system, pod, "worthless")[0] == 401
-        assert ask(system, pod, "")[0] in {401, 403}
+        with answering(system, pod, reader) as here:
+            assert SHOWN[component] in ask_at(here, reader)[1]
+            assert ask_at(here, untrusted)[0] == 403
+            assert ask_at(here, "worthless")[0] == 401
+            assert ask_at(here, "")[0] in {401, 403}
         if component != "virt-api":
             assert ask(system, pod, reader, "http", 8080)[0] == 404
 
@@ -96,18 +108,17 @@ def test_metrics_of_a_machine_follow_its_guest(system: Kubectl, kubectl: Kubectl
     handlers = system.api.list("pods", label_selector="kubevirt.io=virt-handler")
     handler = next(str(each["metadata"]["name"]) for each in handlers if each["spec"].get("nodeName") == node)
 
-    def page() -> str:
-        return ask(system, handler, reader)[1]
+    def cpu_seconds(port: int) -> float:
+        return sum(values(ask_at(port, reader)[1], "kubevirt_vmi_cpu_usage_seconds_total", "measured").values())
 
-    def cpu_seconds() -> float:
-        return sum(values(page(), "kubevirt_vmi_cpu_usage_seconds_total", "measured").values())
-
-    eventually(lambda: cpu_seconds() > 0, timeout=90, what="statistics of the guest")
-    before = cpu_seconds()
-    eventually(lambda: cpu_seconds() > before, timeout=60, what="more processor time of a guest that counts")
-    (resident,) = values(page(), "kubevirt_vmi_memory_resident_bytes", "measured").values()
+    with answering(system, handler, reader) as here:
+        eventually(lambda: cpu_seconds(here) > 0, timeout=90, what="statistics of the guest")
+        before = cpu_seconds(here)
+        eventually(lambda: cpu_seconds(here) > before, timeout=60, what="more processor time of a guest that counts")
+        page = ask_at(here, reader)[1]
+    (resident,) = values(page, "kubevirt_vmi_memory_resident_bytes", "measured").values()
     assert 8 << 20 < resident < 512 << 20
-    (drive,) = values(page(), "kubevirt_vmi_storage_iops_read_total", "measured")
+    (drive,) = values(page, "kubevirt_vmi_storage_iops_read_total", "measured")
     assert 'drive="scratch"' in drive
     controllers = [str(each["metadata"]["name"]) for each in system.api.list("pods", label_selector="kubevirt.io=virt-controller")]
     infos = [each for pod in controllers for each in values(ask(system, pod, reader)[1], "kubevirt_vmi_info", "measured")]

@@ -11,7 +11,7 @@ import pytest
 from apiserver.apis.virt.places import names
 from tests.cluster import processes
 from tests.cluster.api import condition_of
-from tests.cluster.kube import Console, Kubectl, console, eventually, forwarded, port_of_guest, said_at
+from tests.cluster.kube import Console, Kubectl, console, eventually, forwarded, port_of_guest, said_at, until_in
 from tests.cluster.serving import BOTH, PORT, a_server, addresses_in, host, pod_addresses, service_addresses, wait_for_addresses
 from tests.cluster.test_guest_network import pings, pod_of, start
 
@@ -43,7 +43,8 @@ def asked(kubectl: Kubectl, address: str, port: int) -> str:
 
 
 def wait_for_answer(kubectl: Kubectl, address: str, port: int) -> None:
-    eventually(lambda: asked(kubectl, address, port) == "hello-from-8080", timeout=60, what=f"an answer by port {port} of {address}")
+    answered = f'[ "$(nc -w 3 {address} {port} </dev/null)" = hello-from-8080 ]'
+    until_in(kubectl, "beside", answered, timeout=60, what=f"an answer by port {port} of {address}")
 
 
 def test_passt_guest_is_connected_and_survives_the_end_of_passt(kubectl: Kubectl) -> None:

@@ -14,7 +14,7 @@ from apiserver.apis.meta.objects import condition as condition_of
 from tests.cluster import examples
 from tests.cluster.api import in_phase
 from tests.cluster.examples import Plugin, follow
-from tests.cluster.kube import ROOT, Console, Kubectl, console, eventually
+from tests.cluster.kube import ROOT, Console, Kubectl, console, eventually, until_in
 from tests.cluster.manifests import linux_vm, with_disks
 from tests.damage import never_again
 from tests.testbed import layout, nodes, release
@@ -307,9 +307,8 @@ def test_disk_is_no_longer_served_when_its_machine_is_off(kubectl: Kubectl, syst
     assert ".json" in system("exec", pod, "-c", "serve", "--", "ls", "/images/.served")
     system("rollout", "restart", "daemonset/virt-handler")
     kubectl.api.verb("with-images", "stop")
-    eventually(
-        lambda: ".json" not in system("exec", pod, "-c", "serve", "--", "ls", "/images/.served"), timeout=240, what="the plugin's DEL"
-    )
+    not_served = "found=$(ls /images/.served) && case $found in *.json*) false;; esac"
+    until_in(system, pod, not_served, timeout=240, what="the plugin's DEL", container="serve")
 
 
 def test_a_guest_reads_and_writes_a_file_of_its_node(kubectl: Kubectl, installed: None) -> None:

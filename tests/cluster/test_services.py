@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import functools
 import json
 import urllib.request
 from collections import Counter
@@ -12,10 +11,10 @@ import pytest
 from apiserver.apis.meta.objects import condition
 from apiserver.apis.virt.places import names
 from tests.cluster.api import has
-from tests.cluster.kube import Kubectl, console, eventually, forwarded
+from tests.cluster.kube import Kubectl, console, eventually, forwarded, until_in
 from tests.cluster.manifests import linux_vm, migration
 from tests.cluster.policies import a_policy
-from tests.cluster.serving import BOTH, PORT, a_client, a_service, address_of, fetched, host, pod_addresses, serve, service_addresses
+from tests.cluster.serving import BOTH, PORT, a_client, a_service, address_of, host, pod_addresses, serve, service_addresses
 from tests.cluster.test_testbed import a_pod
 from tests.testbed import kubectl as testbed_kubectl
 
@@ -100,7 +99,7 @@ def test_a_service_leads_to_a_guest_while_it_runs(kubectl: Kubectl) -> None:
         serve(guest, WORD)
     address_of(kubectl, "asks")
     for place in ("served", *(host(each) for each in service_addresses(kubectl, "served"))):
-        eventually(functools.partial(answers, kubectl, place), timeout=60, what=f"an answer by the Service, {place}")
+        answers(kubectl, place)
     with forwarded(kubectl, f"pod/{pod}", PORT) as port, urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=30) as answer:
         assert b"from-the-guest" in answer.read()
     if testbed_kubectl.is_own_cluster():
@@ -111,11 +110,11 @@ def test_a_service_leads_to_a_guest_while_it_runs(kubectl: Kubectl) -> None:
     leads_to(kubectl, "served", set())
     kubectl.api.verb("served", "unpause")
     leads_to(kubectl, "served", set(addresses))
-    eventually(lambda: answers(kubectl, "served"), timeout=60, what="an answer again")
+    answers(kubectl, "served")
 
 
-def answers(kubectl: Kubectl, place: str) -> bool:
-    return "from-the-guest" in fetched(kubectl, "asks", f"http://{place}/").stdout
+def answers(kubectl: Kubectl, place: str) -> None:
+    until_in(kubectl, "asks", f'fetch "http://{place}/" | grep -q {WORD}', timeout=60, what=f"an answer by the Service, {place}")
 
 
 def probed(node: str, address: str) -> str:
@@ -155,7 +154,7 @@ def test_no_connection_goes_to_the_pod_that_waits_for_the_guest(kubectl: Kubectl
     client["spec"]["containers"][0]["env"] = [{"name": "ADDRESS", "value": service}]
     kubectl.api.create(client)
     address_of(kubectl, "loops")
-    eventually(lambda: kubectl("logs", "loops", "--tail=10").split() == ["ok"] * 10, timeout=90, what="ten answers")
+    eventually(lambda: kubectl.api.log("loops").splitlines()[-10:] == ["ok"] * 10, timeout=90, what="ten answers")
     begun = now(kubectl)
 
     with a_policy(kubectl, "long-enough-to-be-looked-at", machines={"app": "moving"}, bandwidth="8Mi"):
@@ -199,7 +198,7 @@ def test_no_connection_goes_to_the_pod_that_waits_for_the_guest(kubectl: Kubectl
 
 
 def attempts(kubectl: Kubectl) -> list[tuple[datetime, str]]:
-    lines = (line.partition(" ") for line in kubectl("logs", "loops", "--timestamps").splitlines())
+    lines = (line.partition(" ") for line in kubectl.api.log("loops", timestamps=True).splitlines())
     return [(datetime.fromisoformat(time), word) for time, _, word in lines if word == "ok" or word.startswith(("failed", ANOTHER))]
 
 

@@ -6,15 +6,16 @@ from apiserver.apis.meta.objects import name_of
 from handler.storage import node_disk_sweep
 from tests.cluster.api import in_phase
 from tests.cluster.guests import counting_vm, counts_on, ticks
-from tests.cluster.kube import Kubectl, eventually
+from tests.cluster.kube import Kubectl, until_in
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 
+HANDLER = "virt-handler"
 
-def kept_on(system: Kubectl, node: str) -> set[str]:
-    (handler,) = system.api.list("pods", label_selector="kubevirt.io=virt-handler", field_selector=f"spec.nodeName={node}")
-    listed = system("exec", name_of(handler), "--container", "virt-handler", "--", "ls", f"/var/lib/kubevirt-managed-save/{node}")
-    return set(listed.split())
+
+def handler_on(system: Kubectl, node: str) -> str:
+    (handler,) = system.api.list("pods", label_selector=f"kubevirt.io={HANDLER}", field_selector=f"spec.nodeName={node}")
+    return name_of(handler)
 
 
 @pytest.mark.sample(2, "guests suspended on their node")
@@ -29,7 +30,8 @@ def test_a_suspended_guest_goes_on_from_the_disk_of_its_node(kubectl: Kubectl, s
     image = vm["status"]["managedSave"]
     assert (image["nodeName"], image.get("claimName")) == (node, None)
     file = f"{kubectl.namespace}.dozer.{vm['metadata']['uid']}.{image['id']}"
-    assert file in kept_on(system, node)
+    images = f"ls /var/lib/kubevirt-managed-save/{node}"
+    assert file in system("exec", handler_on(system, node), "--container", HANDLER, "--", *images.split()).split()
 
     kubectl("virt", "resume", "dozer", "--wait", timeout=180)
     vm = kubectl.api.ready("vm", "dozer", timeout=60)
@@ -41,4 +43,5 @@ def test_a_suspended_guest_goes_on_from_the_disk_of_its_node(kubectl: Kubectl, s
     kubectl.api.delete("vm", "dozer")
     kubectl.api.gone("vm", "dozer", timeout=30)
     after_a_look = node_disk_sweep.LOOK_SECONDS + 30
-    eventually(lambda: not [each for each in kept_on(system, node) if ".dozer." in each], timeout=after_a_look, what="no image is left")
+    none_is_left = f"found=$({images}) && case $found in *.dozer.*) false;; esac"
+    until_in(system, handler_on(system, node), none_is_left, timeout=after_a_look, what="no image is left", container=HANDLER)

@@ -50,7 +50,8 @@ def spice(kubectl: Kubectl) -> Iterator[int]:
 
 def test_kubectl_logs_shows_the_console(machine: Kubectl) -> None:
     pod = machine.api.get("vm", VM)["status"]["podName"]
-    eventually(lambda: READY in machine("logs", pod, "-c", "guest-console"), timeout=60, what="the guest's output in its container's log")
+    eventually(lambda: READY in machine.api.log(pod, container="guest-console"), timeout=60, what="the guest's output")
+    assert READY in machine("logs", pod, "-c", "guest-console")
     assert READY not in machine("logs", pod)
 
 
