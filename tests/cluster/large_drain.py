@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import subprocess
@@ -33,15 +32,16 @@ def a_small_one(name: str, **spec: object) -> dict[str, Any]:
 
 @pytest.fixture
 def node(kubectl: Kubectl, system: Kubectl) -> Iterator[str]:
-    etcd = system.json("get", "pod", "kubevirt-etcd-0")["spec"]["nodeName"]
+    etcd = system.api.get("pod", "kubevirt-etcd-0")["spec"]["nodeName"]
     (name,) = (each.name for each in layout.NODES if each.name != etcd)
     chosen = {"kubernetes.io/hostname": name}
     for start in range(0, GUESTS, 4):
         some = NAMES[start : start + 4]
-        kubectl.apply(*(a_small_one(each, nodeSelector=chosen) for each in some))
-        kubectl("wait", "vm", *some, "--for=condition=Ready", "--timeout=300s", timeout=320)
+        kubectl.api.apply(*(a_small_one(each, nodeSelector=chosen) for each in some))
+        for each in some:
+            kubectl.api.ready("vm", each, timeout=300)
     for each in NAMES:
-        kubectl("patch", "vm", each, "--type=merge", "-p", json.dumps({"spec": {"nodeSelector": None}}))
+        kubectl.api.patch("vm", each, {"spec": {"nodeSelector": None}})
     try:
         yield name
     finally:
@@ -49,13 +49,13 @@ def node(kubectl: Kubectl, system: Kubectl) -> Iterator[str]:
 
 
 def places(kubectl: Kubectl) -> Counter[str]:
-    found = kubectl.json("get", "vms")["items"]
+    found = kubectl.api.list("vms")
     assert {len(each["status"]["attempts"]) for each in found} == {1}
     return Counter(each["status"]["nodeName"] for each in found)
 
 
 def under_way(kubectl: Kubectl) -> list[dict[str, Any]]:
-    found = [each for each in kubectl.json("get", "migrations")["items"] if phases.is_unfinished(each)]
+    found = [each for each in kubectl.api.list("migrations") if phases.is_unfinished(each)]
     assert len([each for each in found if phases.phase_of(each) not in ("", phases.PENDING)]) <= FROM_A_NODE
     return found
 
@@ -97,6 +97,6 @@ def test_drain_of_twenty_guests_is_shown_and_can_be_interrupted(kubectl: Kubectl
             drain.kill()
     print(said.read_text()[-3000:])
     print(kubectl("get", "migrations"))
-    ends = Counter(phases.phase_of(each) for each in kubectl.json("get", "migrations")["items"])
+    ends = Counter(phases.phase_of(each) for each in kubectl.api.list("migrations"))
     assert ends[phases.SUCCEEDED] == GUESTS
     assert ends.keys() <= {phases.SUCCEEDED, phases.FAILED}

@@ -126,12 +126,16 @@ def test_guest_knows_its_fields_and_service_account(make_namespace: Callable[[st
     kubectl = make_namespace("tokens")
     vm = with_disks(linux_vm("robot"), FIELDS, ACCOUNT)
     vm["metadata"] |= {"labels": {"app": "db"}, "annotations": {"example.com/role": "replica"}}
-    kubectl("create", "serviceaccount", "robot")
+    kubectl.api.create({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "robot"}})
     with pytest.raises(errors.Forbidden, match=r"kubevirt\.io/service-account-disks=allowed"):
         kubectl.api.create(vm)
     kubectl.api.patch("namespace", kubectl.namespace, {"metadata": {"labels": {"kubevirt.io/service-account-disks": "allowed"}}})
-    kubectl("create", "role", "machines", "--verb=*", "--resource=virtualmachines.kubevirt.io")
-    kubectl("create", "rolebinding", "machines", "--role=machines", "--user=makes-machines")
+    group, machines = "rbac.authorization.k8s.io", {"name": "machines"}
+    rules = [{"apiGroups": [VIRTUAL_MACHINES.group], "resources": [VIRTUAL_MACHINES.plural], "verbs": ["*"]}]
+    user = {"apiGroup": group, "kind": "User", "name": "makes-machines"}
+    bound = {"roleRef": {"apiGroup": group, "kind": "Role", **machines}, "subjects": [user]}
+    kubectl.api.create({"apiVersion": f"{group}/v1", "kind": "Role", "metadata": machines, "rules": rules})
+    kubectl.api.create({"apiVersion": f"{group}/v1", "kind": "RoleBinding", "metadata": machines, **bound})
     eventually(lambda: "requires the right to create pods" in refusal(kubectl, vm, "makes-machines"), timeout=60, what="the refusal")
 
     kubectl.api.create(vm)

@@ -9,6 +9,7 @@ from tests.cluster import test_claims
 from tests.cluster.api import condition_of, has, in_phase
 from tests.cluster.kube import Kubectl, console
 from tests.cluster.manifests import GUEST_IMAGE, linux_vm, shared_claim, with_disks
+from tests.cluster.serving import a_service
 from tests.cluster.test_testbed import a_pod
 from tests.testbed import kubectl as testbed_kubectl
 
@@ -37,7 +38,7 @@ def test_a_guest_boots_from_an_image_that_was_downloaded_once(kubectl: Kubectl, 
     assert (status["disk"], status["phase"]) == ("root", "Retrying")
 
     kubectl.api.create(a_server())
-    kubectl("create", "service", "clusterip", "images", "--tcp=80:8080")
+    kubectl.api.create(a_service("images", "images"))
     kubectl.api.ready("vm", "imported", timeout=300)
     with console(kubectl, "imported") as guest:
         guest.expect("GUEST-READY", timeout=180)
@@ -60,7 +61,7 @@ def test_a_guest_boots_from_an_image_that_was_downloaded_once(kubectl: Kubectl, 
 @pytest.mark.skipif(not testbed_kubectl.is_own_cluster(), reason="needs devices of the test bed's nodes")
 def test_guest_boots_from_an_imported_block_device(kubectl: Kubectl, testguest: None, tmp_path: Path) -> None:
     kubectl.api.create(a_server())
-    kubectl.try_run("create", "service", "clusterip", "images", "--tcp=80:8080")
+    kubectl.api.apply(a_service("images", "images"))
     with test_claims.device(kubectl, tmp_path, mebibytes=128) as claim:
         vm = linux_vm("imported-block")
         del vm["spec"]["domain"]["firmware"]
@@ -78,4 +79,5 @@ def test_guest_boots_from_an_imported_block_device(kubectl: Kubectl, testguest: 
             kubectl.api.ready("vm", "imported-block", timeout=120)
         finally:
             kubectl.api.delete("vm", "imported-block", timeout=120)
-            kubectl("delete", "pod", "images", "--ignore-not-found", "--wait=true")
+            if kubectl.api.find("pod", "images"):
+                kubectl.api.delete("pod", "images", timeout=60)

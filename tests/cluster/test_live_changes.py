@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any, Final
 
 import pytest
@@ -23,7 +22,7 @@ SLOW: Final = {"ioTune": {"totalIopsSec": 10}}
 
 def edit(kubectl: Kubectl, *, disk: dict[str, Any], state: str, sockets: int = 1) -> None:
     devices = {"disks": [{**SCRATCH, **disk}], "interfaces": [{"name": "default", "state": state}]}
-    kubectl("patch", "vm", VM, "--type=merge", "-p", json.dumps({"spec": {"domain": {"cpu": {"sockets": sockets}, "devices": devices}}}))
+    kubectl.api.patch("vm", VM, {"spec": {"domain": {"cpu": {"sockets": sockets}, "devices": devices}}})
 
 
 def taken(kubectl: Kubectl) -> dict[str, Any]:
@@ -53,7 +52,7 @@ def test_running_guest_takes_edits_and_keeps_them(kubectl: Kubectl, testguest: N
     manifest = with_disks(linux_vm(VM), SCRATCH)
     manifest["spec"]["domain"]["cpu"] = {"sockets": 1, "maxSockets": 2}
     manifest["spec"]["domain"]["devices"]["interfaces"] = [{"name": "default"}]
-    kubectl.apply(manifest)
+    kubectl.api.apply(manifest)
     vm = kubectl.api.ready("vm", VM, timeout=120)
     with console(kubectl, VM) as guest:
         guest.expect("GUEST-READY", timeout=180)

@@ -9,6 +9,7 @@ import pytest
 
 from apiserver.apis.meta import times
 from apiserver.apis.meta.objects import Object, dig, name_of
+from apiserver.apis.virt.places.resources import VIRTUAL_MACHINES
 from tests.cluster.api import has, in_phase, is_true
 from tests.cluster.holding import Held, held
 from tests.cluster.kube import ROOT, Kubectl, eventually
@@ -29,8 +30,11 @@ def attempts(vm: Object) -> list[Object]:
 
 
 def word(kubectl: Kubectl, name: str) -> str:
-    header, row = kubectl("get", "vm", name).splitlines()
-    return row.split()[header.split().index("STATUS")]
+    accept = {"Accept": "application/json;as=Table;v=v1;g=meta.k8s.io"}
+    table = kubectl.api.request("GET", VIRTUAL_MACHINES.path(kubectl.namespace, name), headers=accept)
+    columns = [each["name"] for each in table["columnDefinitions"]]
+    (row,) = table["rows"]
+    return str(row["cells"][columns.index("Status")])
 
 
 def events(kubectl: Kubectl, name: str) -> dict[str, str]:

@@ -1,12 +1,10 @@
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
 
 from apiserver.apis.meta import errors
-from apiserver.apis.virt.places.resources import VIRTUAL_MACHINES
 from tests.cluster.kube import Kubectl, eventually
 from tests.cluster.manifests import tiny_vm
 from tests.testbed import release
@@ -67,8 +65,11 @@ def test_validating_policy_with_a_config_map_denies_a_machine(kubectl: Kubectl) 
     try:
 
         def refusal() -> str:
-            done = kubectl.try_run("create", "--dry-run=server", "-f", "-", stdin=json.dumps(halted("large", "1Gi")))
-            return done.stderr if "at most" in done.stderr else ""
+            try:
+                kubectl.api.try_create(halted("large", "1Gi"))
+            except errors.StatusError as error:
+                return str(error) if "at most" in str(error) else ""
+            return ""
 
         said = eventually(refusal, timeout=60, what="the policy to be enforced")
         assert f"ValidatingAdmissionPolicy '{name}' with binding '{name}' denied request: at most 256Mi of memory" in said
@@ -97,8 +98,7 @@ def test_a_mutating_policy_labels_machines(kubectl: Kubectl) -> None:
     try:
 
         def labels() -> dict[str, str]:
-            path = f"{VIRTUAL_MACHINES.path(kubectl.namespace)}?dryRun=All"
-            given: dict[str, str] = kubectl.api.request("POST", path, body=halted("labelled"))["metadata"].get("labels", {})
+            given: dict[str, str] = kubectl.api.try_create(halted("labelled"))["metadata"].get("labels", {})
             return given
 
         found = eventually(labels, timeout=60, what="the policy to be applied")
