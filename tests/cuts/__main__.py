@@ -13,6 +13,8 @@ import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
+from apiserver.apis.meta import errors
+from apiserver.client.rest import TransportError
 from tests.cluster import turns
 from tests.cuts import description, outcomes, table
 from tests.cuts.description import Case
@@ -23,7 +25,9 @@ from tests.testbed import kubectl as testbed_kubectl
 from tests.testbed import layout
 from tests.testbed.progress import StepFailed
 
-FAULTS_OF_THE_RUN = (Late, AssertionError, LookupError, OSError, subprocess.SubprocessError, StepFailed)
+FAULTS_OF_THE_RUN = (
+    Late, AssertionError, LookupError, OSError, subprocess.SubprocessError, StepFailed, errors.StatusError, TransportError,
+)  # fmt: skip
 """Not caused by the cut: another deployment, a kubectl without an answer."""
 AGAIN_SECONDS = 20
 TRIES = 3

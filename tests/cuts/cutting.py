@@ -62,7 +62,7 @@ class Cuts:
                 cable = [each for each in layout.NODES if each.name == _node(place, what)]
                 return _links(cable, "state", on="forwarding", off="disabled")
             case "pod":
-                self._kubectl("delete", "pod", place.target_pod_name, "--wait=false")
+                self._kubectl.api.delete("pod", place.target_pod_name)
             case "libvirtd" | "launcher" | "qemu":
                 _kill_once_there(_pod(place, side), _PROGRAMS[what])
             case "relay":

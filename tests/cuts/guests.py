@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from tests.cluster.api import is_true
 from tests.cluster.kube import Kubectl, console
 from tests.cluster.manifests import blank_disk, claim_disk, linux_vm, shared_claim, with_disks
 from tests.cluster.serving import PORT
@@ -75,14 +76,15 @@ class Guests:
 
     def start_on(self, guest: str, unit: Path, target: IscsiTarget) -> None:
         source = {"targetPortal": target.portal, "iqn": target.iqn, "lun": 1}
-        self.kubectl.apply(_machine(guest, {"name": "data", "type": "ISCSI", "source": source}))
+        self.kubectl.api.apply(_machine(guest, {"name": "data", "type": "ISCSI", "source": source}))
         self._watch.guests[guest] = Watched(self._known_as(guest), Disk(unit))
 
     def start(self, guest: str) -> None:
-        self.kubectl.apply(shared_claim(guest), blank_disk(guest))
-        self.kubectl("wait", "job", f"make-{guest}", "--for=condition=Complete", f"--timeout={START_SECONDS}s", timeout=START_SECONDS + 10)
-        volume = self.kubectl.json("get", "pvc", guest)["spec"]["volumeName"]
-        self.kubectl.apply(_machine(guest, claim_disk(guest)))
+        api = self.kubectl.api
+        api.apply(shared_claim(guest), blank_disk(guest))
+        api.until("job", f"make-{guest}", is_true("Complete"), timeout=START_SECONDS, what=f"the disk of {guest}")
+        volume = api.get("pvc", guest)["spec"]["volumeName"]
+        api.apply(_machine(guest, claim_disk(guest)))
         disk = Disk(layout.shared_volumes() / volume / "disk.img")
         self._watch.guests[guest] = Watched(self._known_as(guest), disk)
 

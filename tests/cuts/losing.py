@@ -14,8 +14,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
 
-from apiserver.apis.meta import times
+from apiserver.apis.meta import errors, times
 from apiserver.apis.virt.places import names
+from apiserver.client.rest import TransportError
 from tests.cluster import processes
 from tests.cluster.kube import Kubectl
 from tests.testbed import cgroups, layout, nodes, progress
@@ -115,40 +116,35 @@ class Losses:
                     os.kill(pid, signal.SIGKILL)
 
     def _pods(self, component: str, *, everywhere: bool = False) -> list[dict[str, Any]]:
-        words = ("--all-namespaces",) if everywhere else ()
-        found = self._system.json(
-            "get", "pods", *words, f"--field-selector=spec.nodeName={self.node.name}", f"--selector=kubevirt.io={component}"
-        )
-        items: list[dict[str, Any]] = found["items"]
-        return items
+        api = self._system.api.within("") if everywhere else self._system.api
+        return api.list("pods", field_selector=f"spec.nodeName={self.node.name}", label_selector=f"kubevirt.io={component}")
 
     def _return(self) -> None:
         if self.is_off:
             nodes.start_kubelet(self.node)
         self._system.api.ready("node", self.node.name, timeout=180)
         self._system.try_run("virt", "unfence", self.node.name)
-        for each in ("daemonset/virt-handler", "deployment/virt-api", "deployment/virt-controller"):
-            self._system("rollout", "status", each, "--timeout=300s", timeout=310)
+        self._system.api.rolled_out("daemonset/virt-handler", "deployment/virt-api", "deployment/virt-controller", timeout=300)
         self.is_off = False
 
     @contextmanager
     def _etcd_from_api(self) -> Iterator[None]:
-        pid = min(processes.of_pod(self._system.json("get", "pod", "kubevirt-etcd-0")))
+        pid = min(processes.of_pod(self._system.api.get("pod", "kubevirt-etcd-0")))
         with _filtered(Path(f"/proc/{pid}/ns/net"), ETCD_FROM_API):
             yield
 
     @contextmanager
     def _jumping(self) -> Iterator[None]:
         over = threading.Event()
+        leases = self._system.api.within(names.node_lease_namespace(self._system.namespace))
 
         def jump() -> None:
             ahead = True
             while not over.wait(JUMP_SECONDS):
                 moment = datetime.now(UTC) + (JUMP if ahead else -JUMP)
                 text = times.to_rfc3339_micro(moment)
-                patch = f'{{"spec": {{"renewTime": "{text}"}}}}'
-                namespace = names.node_lease_namespace(self._system.namespace)
-                self._system.within(namespace).try_run("patch", "lease", names.handler_lease(self.node.name), "--type=merge", "-p", patch)
+                with suppress(errors.StatusError, TransportError):
+                    leases.patch("lease", names.handler_lease(self.node.name), {"spec": {"renewTime": text}})
                 ahead = not ahead
 
         thread = threading.Thread(target=jump)

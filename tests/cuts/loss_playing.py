@@ -127,7 +127,7 @@ class LossPlayer:
     def _move(self, guest: str, node: str) -> None:
         if self._guests.status(guest).get("nodeName") == node:
             return
-        name = self._kubectl.create(migration(guest, node=node))["metadata"]["name"]
+        name = self._kubectl.api.create(migration(guest, node=node))["metadata"]["name"]
         until(lambda: self._guests.migration(name).get("phase") in FINAL, seconds=MOVE_SECONDS, what=f"{guest} moves to {node}", period=0.3)
         if self._guests.status(guest).get("nodeName") != node:
             raise Late(f"{guest} is not on {node}: {self._guests.migration(name)}")

@@ -12,6 +12,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+from tests.cluster import resources
+from tests.cluster.api import is_rolled_out
 from tests.cluster.conftest import RESTRICTED
 from tests.cluster.kube import Kubectl
 from tests.cluster.serving import a_service
@@ -157,8 +159,9 @@ class Player:
         raise Late(f"{node} is not drained within {END_SECONDS:.0f} s")
 
     def _is_rolled_out(self, workload: str) -> bool:
-        done = self._system.try_run("rollout", "status", workload, "--watch=false")
-        return done.returncode == 0 and "successfully rolled out" in done.stdout
+        kind, _, name = workload.partition("/")
+        found = self._guests.reader.get(resources.named(kind).path(self._system.namespace, name))
+        return bool(found) and is_rolled_out(found)
 
     def _is_answered(self) -> bool:
         heard = len(self._answers.times)
@@ -220,12 +223,12 @@ def playing(kubeconfig: Path) -> Iterator[Player]:
     losing.heal()
     kubectl("uncordon", *(each.name for each in layout.NODES))
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": kubectl.namespace, "labels": RESTRICTED}}
-    kubectl.create(namespace)
+    kubectl.api.create(namespace)
     made = policies(kubectl.namespace)
     try:
-        kubectl.apply(*made)
-        kubectl.apply(a_service(MOVER, MOVER))
-        address = str(kubectl.json("get", "service", MOVER)["spec"]["clusterIP"])
+        kubectl.api.apply(*made)
+        (service,) = kubectl.api.apply(a_service(MOVER, MOVER))
+        address = str(service["spec"]["clusterIP"])
         with (
             closing(Reader(kubectl.kubeconfig)) as reader,
             Watch() as watch,

@@ -84,7 +84,7 @@ class Steps:
                 return reached
 
     def _migrate(self, place: Place) -> Reached:
-        name = self._guests.kubectl.create(migration(MOVER))["metadata"]["name"]
+        name = self._guests.kubectl.api.create(migration(MOVER))["metadata"]["name"]
         return Reached(place, (MOVER,), name)
 
     def _moving(self, place: Place) -> Reached:
@@ -139,7 +139,7 @@ class Steps:
     def _together(self, place: Place) -> None:
         if self._guests.place(OTHER).source == place.source:
             return
-        made = self._guests.kubectl.create(migration(OTHER))["metadata"]["name"]
+        made = self._guests.kubectl.api.create(migration(OTHER))["metadata"]["name"]
         until(lambda: self._guests.migration(made).get("phase") in FINAL, seconds=STEP_SECONDS, what="the other guest moves", period=0.3)
 
     def _upgrade(self, step: str, place: Place) -> Reached:
