@@ -238,6 +238,11 @@ class Api:
         query = {"timestamps": str(timestamps).lower()} | ({"container": container} if container else {})
         return self._ask(lambda client: _text(client, path, query))
 
+    def token(self, account: str) -> str:
+        path = resources.named("serviceaccounts").path(self.namespace, account, "token")
+        asked = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
+        return str(self.request("POST", path, body=asked)["status"]["token"])
+
     def events(self, reason: str, *, of: str = "", timeout: float) -> builtins.list[Object]:
         chosen = f"reason={reason}" + (f",involvedObject.name={of}" if of else "")
         return self.until_list("events", bool, timeout=timeout, what=f"an Event {reason} {of}".strip(), field_selector=chosen)

@@ -112,9 +112,9 @@ def test_agent_runs_probes_and_says_why_it_does_not_freeze(machine: Kubectl) -> 
     assert (freeze.returncode, "the guest agent found nothing that it can freeze" in freeze.stderr) == (1, True), freeze
     for command, ready in (("false", "False"), ("true", "True")):
         probe = {"exec": {"command": [command]}, "periodSeconds": 1, "timeoutSeconds": 10, "failureThreshold": 1}
-        machine("patch", "vm", VM, "--type=merge", "-p", json.dumps({"spec": {"readinessProbe": probe}}))
+        machine.api.patch("vm", VM, {"spec": {"readinessProbe": probe}})
         machine.api.until("vm", VM, is_true("Ready", ready), timeout=90, what=f"Ready is {ready}")
-    machine("patch", "vm", VM, "--type=merge", "-p", '{"spec": {"readinessProbe": null}}')
+    machine.api.patch("vm", VM, {"spec": {"readinessProbe": None}})
 
 
 def test_an_agent_that_hangs_and_one_that_is_stopped_are_told(machine: Kubectl) -> None:

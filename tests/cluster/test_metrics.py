@@ -11,8 +11,6 @@ from typing import Any
 
 import pytest
 
-from apiserver.apis.meta.objects import Object
-from tests.cluster import resources
 from tests.cluster.api import in_phase
 from tests.cluster.kube import Kubectl, eventually, forwarded
 from tests.cluster.manifests import tiny_vm, with_disks
@@ -25,12 +23,6 @@ SHOWN = {
     "virt-handler": "kubevirt_launcher_links",
     "virt-api": "apiserver_request_total",
 }
-
-
-def token_of(kubectl: Kubectl, account: str) -> str:
-    request: Object = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
-    path = resources.named("serviceaccounts").path(kubectl.namespace, account, "token")
-    return str(kubectl.api.request("POST", path, body=request)["status"]["token"])
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +40,7 @@ def reader(kubectl: Kubectl) -> Iterator[str]:
             "subjects": [subject],
         }
     )
-    yield token_of(kubectl, "prometheus")
+    yield kubectl.api.token("prometheus")
     kubectl.api.delete("clusterrolebindings", binding)
 
 
@@ -81,7 +73,7 @@ def answering(system: Kubectl, pod: str, token: str) -> Iterator[int]:
 
 @pytest.mark.parametrize("component", SHOWN)
 def test_metrics_are_told_to_who_may_read_them_alone(system: Kubectl, kubectl: Kubectl, reader: str, component: str) -> None:
-    untrusted = token_of(kubectl, "default")
+    untrusted = kubectl.api.token("default")
     found = system.api.list("pods", label_selector=f"kubevirt.io={component}")
     pods = [each for each in found if "deletionTimestamp" not in each["metadata"]]
     assert pods

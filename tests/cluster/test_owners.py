@@ -252,10 +252,10 @@ def test_virt_controller_hands_no_machine_to_a_pod_with_secrets(
     kubectl: Kubectl, system: Kubectl, testguest: None, make_namespace: Callable[[str], Kubectl], tmp_path: Path
 ) -> None:
     account = f"--as=system:serviceaccount:{release.NAMESPACE}:virt-controller"
-    thief = patching.as_account(kubectl, system("create", "token", "virt-controller").strip(), tmp_path / "thief.kubeconfig")
+    thief = patching.as_account(kubectl, system.api.token("virt-controller"), tmp_path / "thief.kubeconfig")
     bank = make_namespace("bank")
     for each in (bank, kubectl):
-        each("create", "secret", "generic", "password", "--from-literal=a=b")
+        each.api.create({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "password"}, "stringData": {"a": "b"}})
     vm, own = started(kubectl, "robber")
     for each in (bank, kubectl):
         pod = stealing(own, each.namespace, "password")

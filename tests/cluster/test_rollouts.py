@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any, Final
 
 import pytest
@@ -35,7 +34,7 @@ class Pool:
 
     def edit(self, **domain: Any) -> None:
         patch = {"spec": {"template": {"spec": {"domain": domain}}}}
-        self._kubectl("patch", "vmrs", "db", "--type=merge", "-p", json.dumps(patch))
+        self._kubectl.api.patch(SETS, "db", patch)
 
     def updated(self) -> list[Object]:
         assert self.virt("status", "--timeout", "5m").endswith("successfully rolled out")

@@ -117,9 +117,9 @@ def test_cross_origin_pages_get_no_console_by_kube_apiserver(machine: Kubectl) -
 
 
 def test_pages_of_virt_apis_own_address_get_a_console(machine: Kubectl, system: Kubectl) -> None:
-    machine("create", "serviceaccount", "direct")
-    machine("create", "rolebinding", "direct", "--clusterrole=edit", f"--serviceaccount={machine.namespace}:direct")
-    token = machine("create", "token", "direct").strip()
+    machine.api.create({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "direct"}})
+    bind(machine, f"system:serviceaccount:{machine.namespace}:direct", "ClusterRole", "edit")
+    token = machine.api.token("direct")
     tls = ssl.create_default_context()
     tls.check_hostname, tls.verify_mode = False, ssl.CERT_NONE
 
