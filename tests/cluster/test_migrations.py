@@ -16,7 +16,6 @@ from tests.damage import never_again
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 
 WRITTEN_MIB = 12
-COUNTER = "i=0; while :; do i=$((i+1)); echo tick $i; sleep 1; done\n"
 
 
 def running(kubectl: Kubectl, manifest: dict[str, Any]) -> dict[str, Any]:
