@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from xdist.remote import Producer
     from xdist.workermanage import WorkerController
 
-pytest_plugins = ["tests.selection", "tests.measuring", "tests.flakes"]
+pytest_plugins = ["tests.selection", "tests.measuring", "tests.flakes", "tests.host_turns"]
 
 
 _NICENESS = os.getpriority(os.PRIO_PROCESS, 0)

@@ -1,7 +1,6 @@
 """The pytest plugin that runs a failed cluster or host test once more, alone: ``--once-more``.
 
-CONTRIBUTING.md has the rules. No other test of its kind runs during the second run (hook ``pytest_run_alone``). If that succeeds, the test
-has *flaked*, and the report has the CPU pressure.
+CONTRIBUTING.md has the rules. If the second run succeeds, the test has *flaked*, and the report has the CPU pressure.
 """
 
 from __future__ import annotations
@@ -34,8 +33,8 @@ _FAILURE: Final = pytest.StashKey["Failure"]()
 
 class Hooks:
     @pytest.hookspec(firstresult=True)
-    def pytest_run_alone(self, item: pytest.Item) -> AbstractContextManager[object]:
-        """Return a context manager in which no other test of the item's kind runs. Without an implementation, the item is not repeated."""
+    def pytest_run_alone(self, item: pytest.Item) -> AbstractContextManager[object] | None:
+        """Return a context manager in which no other test of the item's kind runs; None: the item is not repeated."""
         raise NotImplementedError  # only a specification
 
 
@@ -92,7 +91,7 @@ def pytest_collection_modifyitems(items: Iterable[pytest.Item]) -> None:
 
 
 def _may_run_again(item: pytest.Item) -> bool:
-    return any(item.get_closest_marker(mark) for mark in ("cluster", "host")) and bool(item.ihook.pytest_run_alone.get_hookimpls())
+    return any(item.get_closest_marker(mark) for mark in ("cluster", "host")) and item.ihook.pytest_run_alone(item=item) is not None
 
 
 class Repeating:

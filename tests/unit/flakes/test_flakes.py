@@ -158,8 +158,9 @@ def test_other_tests_and_other_runs_have_no_second_one(suite: pytest.Pytester, m
     assert (result.ret, log(suite)) == (1, ["test_it"])
 
 
-def test_test_is_not_retried_if_its_conftest_cannot_isolate_it(suite: pytest.Pytester) -> None:
-    suite.makeconftest(CONFTEST.replace("def pytest_run_alone", "def run_alone"))
+@pytest.mark.parametrize(("old", "new"), [("def pytest_run_alone", "def run_alone"), ("return alone()", "return None")])
+def test_test_is_not_retried_if_its_conftest_cannot_isolate_it(suite: pytest.Pytester, old: str, new: str) -> None:
+    suite.makeconftest(CONFTEST.replace(old, new))
     suite.makepyfile("import pytest\n@pytest.mark.host\ndef test_it(fails_first):\n    assert fails_first()")
     assert (suite.runpytest_inprocess("--once-more").ret, log(suite)) == (1, ["test_it"])
 
@@ -190,6 +191,13 @@ def test_a_run_fails_for_a_flake_that_the_ledger_has(suite: pytest.Pytester) -> 
     result = suite.runpytest_inprocess("--once-more")
     assert (result.ret, result.parseoutcomes()) == (1, {"passed": 2, "flaked": 1})
     result.stdout.fnmatch_lines(["test_it.py::test_flaky flaked, and tests/flakes.toml lists it already"])
+
+
+def test_a_host_test_of_any_directory_can_be_run_again(request: pytest.FixtureRequest) -> None:
+    item = request.node
+    assert item.ihook.pytest_run_alone(item=item) is None
+    item.add_marker(pytest.mark.host)
+    assert item.ihook.pytest_run_alone(item=item) is not None
 
 
 @pytest.mark.slow

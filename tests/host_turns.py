@@ -1,0 +1,35 @@
+"""The pytest plugin for turns of tests marked ``host``: a second run is alone on this machine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+
+import pytest
+
+from tests import booting
+from tests.cluster.turns import Turn
+from tests.testbed import layout
+
+_TURN = Turn(layout.cache() / ".tests-of-the-host.lock", alone=())
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)  # before pytest-timeout's clock starts, because a failed test may run again alone meanwhile
+def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> Iterator[None]:
+    if not _is_of_host(item):
+        return (yield)
+    _TURN.begin(item.path)
+    try:
+        return (yield)
+    finally:
+        booting.SLOTS.end()
+        if nextitem is None or nextitem.path != item.path or not _is_of_host(nextitem):
+            _TURN.end()
+
+
+def pytest_run_alone(item: pytest.Item) -> AbstractContextManager[object] | None:
+    return _TURN.alone(item.path) if _is_of_host(item) else None
+
+
+def _is_of_host(item: pytest.Item) -> bool:
+    return item.get_closest_marker("host") is not None
