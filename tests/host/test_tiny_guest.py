@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.damage import never_again
-from tests.host.tiny_qemu import MEBIBYTES, PROMPT, SECONDS, running
+from tests.host.tiny_qemu import MEBIBYTES, PROMPT, running
 
 pytestmark = [pytest.mark.host, pytest.mark.timeout(300)]
 MACHINES = pytest.mark.parametrize("machine", ["q35", "pc"])
@@ -45,7 +45,7 @@ def test_guest_powers_off_at_the_button(machine: str, tmp_path: Path) -> None:
         guest.expect(PROMPT)
         guest.execute("system_powerdown")
         guest.expect("POWER-BUTTON\nPower down\n")
-        assert guest.process.wait(SECONDS) == 0
+        assert guest.wait() == 0
 
 
 @MACHINES
@@ -55,7 +55,7 @@ def test_guest_powers_itself_off(typed: bool, machine: str, tmp_path: Path) -> N
         if typed:
             guest.expect(PROMPT)
             guest.type("poweroff")
-        assert guest.process.wait(SECONDS) == 0
+        assert guest.wait() == 0
 
 
 @pytest.mark.parametrize("typed", [True, False])

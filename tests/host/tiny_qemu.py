@@ -73,6 +73,10 @@ class TinyQemu:
         self.type(line)
         return self.expect(PROMPT).removesuffix(PROMPT).strip()
 
+    def wait(self) -> int:
+        wait_for(lambda: self.process.poll() is not None, SECONDS, "QEMU's end")
+        return self.process.wait()
+
     def processor_seconds(self) -> float:
         seconds = processor_seconds(self.process.pid)
         assert seconds is not None

@@ -22,6 +22,7 @@ from typing import Final, TypeVar
 
 from handler.network import setup
 from handler.pods.process import Launcher
+from tests.given_time import LOOK_SECONDS, Deadline
 
 T = TypeVar("T")
 
@@ -161,8 +162,8 @@ class Tap:
     def __init__(self, pod: Pod, name: str = "tap0") -> None:
         self._file = pod.inside(lambda: os.open("/dev/net/tun", os.O_RDWR | os.O_CLOEXEC | os.O_NONBLOCK))
         fcntl.ioctl(self._file, TUNSETIFF, struct.pack("16sH22x", name.encode(), IFF_TAP | IFF_NO_PI))
-        deadline = time.monotonic() + 10
-        while "state DOWN" in run("ip", "-n", pod.name, "link", "show", name, "up") and time.monotonic() < deadline:
+        deadline = Deadline(10)
+        while "state DOWN" in run("ip", "-n", pod.name, "link", "show", name, "up") and not deadline.is_over:
             time.sleep(0.01)
 
     def send(self, frame: bytes) -> bool:
@@ -172,15 +173,16 @@ class Tap:
             return False
 
     def receive(self, wanted: Callable[[bytes], bool], seconds: float = 30.0) -> bytes:
-        deadline = time.monotonic() + seconds
-        while (left := deadline - time.monotonic()) > 0:
-            if select.select([self._file], [], [], left)[0] and wanted(frame := os.read(self._file, 4096)):
+        deadline = Deadline(seconds)
+        while (left := deadline.left) > 0:
+            if select.select([self._file], [], [], min(left, LOOK_SECONDS))[0] and wanted(frame := os.read(self._file, 4096)):
                 return frame
         raise TimeoutError
 
     def drain(self, seconds: float) -> None:
-        with contextlib.suppress(TimeoutError):
-            self.receive(lambda _: False, seconds)
+        end = time.monotonic() + seconds
+        while select.select([self._file], [], [], max(0.0, end - time.monotonic()))[0]:
+            os.read(self._file, 4096)
 
     def close(self) -> None:
         os.close(self._file)

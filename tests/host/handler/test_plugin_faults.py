@@ -15,6 +15,7 @@ from handler.plugins import calling, protocol
 from handler.plugins.calling import Own, Plugins
 from handler.plugins.faults import Failed, NotFound, PluginRefused, TimedOut
 from handler.plugins.protocol import Command
+from tests.given_time import Deadline
 
 pytestmark = pytest.mark.host
 
@@ -41,9 +42,9 @@ def make(tmp_path: Path) -> Make:
 def _nothing_is_left() -> Iterator[None]:
     descriptors = len(list(Path("/proc/self/fd").iterdir()))
     yield
-    deadline = time.monotonic() + 30
+    deadline = Deadline(30)
     while sleepers():
-        assert time.monotonic() < deadline, sleepers()
+        assert not deadline.is_over, sleepers()
         time.sleep(0.05)
     assert len(list(Path("/proc/self/fd").iterdir())) <= descriptors
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from handler.devices import acceleration, kvm, trial
+from tests.given_time import Deadline
 
 pytestmark = pytest.mark.host
 
@@ -74,9 +75,9 @@ def test_trial_guest_passes_all_stages_on_a_real_processor(tmp_path: Path) -> No
     command += ["-bios", str(tmp_path / "bios.bin"), "-device", f"loader,file={tmp_path}/memory,addr=0,force-raw=on"]
     command += ["-chardev", f"file,id=out,path={output}", "-device", f"isa-debugcon,iobase={trial.PORT},chardev=out"]
     with subprocess.Popen(command) as qemu:
-        deadline = time.monotonic() + 20
+        deadline = Deadline(20, lambda: (qemu.pid,))
         try:
-            while time.monotonic() < deadline and (not output.exists() or len(output.read_text()) < len(trial.STAGES)):
+            while not deadline.is_over and (not output.exists() or len(output.read_text()) < len(trial.STAGES)):
                 time.sleep(0.05)
         finally:
             qemu.kill()

@@ -12,6 +12,7 @@ from pathlib import Path
 import libvirt
 
 from apiserver.apis.virt.places import layout
+from tests.given_time import LOOK_SECONDS, Deadline
 from tests.host.launcher.sandbox import Launcher
 
 View = tuple[int, int]
@@ -101,9 +102,10 @@ class Observer:
             self._closed.wait(AWAITED_PAUSE_SECONDS if self._is_awaited else PAUSE_SECONDS)
 
     def wait(self, condition: Callable[[View, View], bool], seconds: float = 30.0) -> None:
-        self._is_awaited = True
+        self._is_awaited, deadline = True, Deadline(seconds)
         with self._looked:
-            assert self._looked.wait_for(lambda: condition(*self.views), seconds), f"still {self.views}"
+            while not self._looked.wait_for(lambda: condition(*self.views), LOOK_SECONDS):
+                assert not deadline.is_over, f"still {self.views}"
         self._is_awaited = False
 
     def look_again(self, times: int, seconds: float = 30.0) -> None:

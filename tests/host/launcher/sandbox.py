@@ -348,9 +348,16 @@ class Client:
         self._socket.close()
 
     def next(self, seconds: float = 30.0) -> messages.FromLauncher:
-        self._socket.settimeout(seconds)
+        deadline = Deadline(seconds)
         while not self._received:
-            data = self._socket.recv(65536)
+            left = deadline.left
+            if left <= 0:
+                raise TimeoutError(f"no message within {seconds} s")
+            self._socket.settimeout(min(left, LOOK_SECONDS))
+            try:
+                data = self._socket.recv(65536)
+            except TimeoutError:
+                continue
             if not data:
                 raise EOFError
             self._received += self._receiver.receive(data)

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import socket
 import subprocess
-import time
 from collections.abc import Callable
 from contextlib import suppress
 
@@ -13,6 +12,7 @@ from apiserver.apis.virt.spec import screenshot
 from controller.reconcilers.launcher_pods import consoles
 from launcher.protocol import messages
 from tests import spice_peer
+from tests.given_time import Deadline
 from tests.host.launcher.sandbox import NO_GRAPHICS, READY, Launcher, a_tiny_machine
 from tests.pictures import decoded
 
@@ -93,9 +93,10 @@ def test_log_begins_with_the_boot_and_follows_the_guest(start: Start) -> None:
             follower.settimeout(1)
             client.ask(messages.Operate("a", 1, "Reset"))
             viewer.expect(READY)
-            followed, deadline = b"", time.monotonic() + 60
-            while followed.count(READY.encode()) < 2 and time.monotonic() < deadline:
-                followed += follower.recv(1 << 16)
+            followed, deadline = b"", Deadline(60, pod.qemu)
+            while followed.count(READY.encode()) < 2 and not deadline.is_over:
+                with suppress(TimeoutError):
+                    followed += follower.recv(1 << 16)
         kept = read_to_end(pod.socket(layout.log_socket(0)))
         for found in (followed, kept):
             assert found.count(READY.encode()) == 2
