@@ -1,4 +1,4 @@
-"""The pytest plugin for turns of tests marked ``host``: a second run is alone on this machine."""
+"""Turns of tests marked ``host``: a second run is alone on this machine."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.testbed import layout
 _TURN = Turn(layout.cache() / ".tests-of-the-host.lock", alone=())
 
 
-@pytest.hookimpl(wrapper=True, tryfirst=True)  # before pytest-timeout's clock starts, because a failed test may run again alone meanwhile
+@pytest.hookimpl(wrapper=True, tryfirst=True)  # before pytest-timeout's clock starts
 def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> Iterator[None]:
     if not _is_of_host(item):
         return (yield)
