@@ -9,9 +9,7 @@ longest first.
 
 from __future__ import annotations
 
-import contextlib
 import gc
-import os
 from typing import TYPE_CHECKING
 
 import pytest
@@ -24,9 +22,6 @@ if TYPE_CHECKING:
     from xdist.workermanage import WorkerController
 
 pytest_plugins = ["tests.selection", "tests.measuring", "tests.flakes", "tests.host_turns"]
-
-
-_NICENESS = os.getpriority(os.PRIO_PROCESS, 0)
 
 
 class Groups(LoadScopeScheduling):  # type: ignore[misc]  # pytest-xdist has no types
@@ -50,13 +45,6 @@ def pytest_collection_finish() -> None:
     """Leave modules and tests out of garbage collections, which took a tenth of the time."""
     gc.freeze()
     gc.set_threshold(10_000, 10, 10)
-
-
-def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Prefer tests on the cluster, which end last."""
-    if hasattr(item.config, "workerinput"):
-        with contextlib.suppress(PermissionError):  # only root can raise it again
-            os.setpriority(os.PRIO_PROCESS, 0, _NICENESS + order.niceness(item.nodeid))
 
 
 @pytest.hookimpl(optionalhook=True)  # absent without pytest-xdist, as in tests/mutants

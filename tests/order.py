@@ -22,10 +22,6 @@ def group(nodeid: str) -> str:
     return _ALONE if is_alone else module
 
 
-def niceness(nodeid: str) -> int:
-    return 0 if nodeid.startswith(_CLUSTER) else 5
-
-
 def rank(known: Mapping[str, float]) -> Callable[[str], tuple[int, float]]:
     lengths: dict[str, float] = collections.defaultdict(float)
     for module, seconds in known.items():

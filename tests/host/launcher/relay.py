@@ -26,6 +26,8 @@ class Relay:
         self.rate = bytes_per_second
         self.muted = threading.Event()
         self._sockets: list[socket.socket] = []
+        self._mutex = threading.Lock()
+        self._is_cut = False
         self._listener = socket.socket(socket.AF_UNIX)
         with _short(listen) as name:
             Path(name).unlink(missing_ok=True)
@@ -39,17 +41,23 @@ class Relay:
         return len(self._sockets) // 2
 
     def cut(self) -> None:
-        for item in (self._listener, *self._sockets):
-            with contextlib.suppress(OSError):
-                item.shutdown(socket.SHUT_RDWR)
-            item.close()
+        with self._mutex:
+            self._is_cut = True
+            for item in (self._listener, *self._sockets):
+                with contextlib.suppress(OSError):
+                    item.shutdown(socket.SHUT_RDWR)
+                item.close()
 
     def _accept(self) -> None:
         with contextlib.suppress(OSError):
             while True:
                 source, _address = self._listener.accept()
                 target = socket.socket(socket.AF_UNIX)
-                self._sockets += [source, target]
+                with self._mutex:
+                    if self._is_cut:
+                        source.close()
+                        return
+                    self._sockets += [source, target]
                 with _short(self._connect) as name:
                     target.connect(name)
                 threading.Thread(target=self._pump, args=(source, target), daemon=True).start()

@@ -230,6 +230,7 @@ def test_endlessly_writing_guest_arrives_once_paused(writing: Pair) -> None:
 def test_guest_paused_to_arrive_continues_where_it_stays(writing: Pair) -> None:
     with relay.connected(writing.source, writing.target, QUICKER) as relays, observing(writing.source, writing.target) as watch:
         never_arriving(writing)
+        relays[1].rate = 1000.0  # else it could arrive before the cut
         writing.at_source.ask(messages.PauseForMigration("m1"))
         for item in relays:
             item.cut()

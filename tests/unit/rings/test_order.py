@@ -36,8 +36,3 @@ def test_modules_that_cannot_run_at_once_are_one_group() -> None:
     assert order.group("tests/cluster/test_drain.py::test_a") == order.group("tests/cluster/test_upgrade.py::test_b[x]")
     assert order.group("tests/host/launcher/test_life.py::test_a") != order.group("tests/host/handler/test_dhcp.py::test_a")
     assert order.group("tests/cluster/test_claims.py::test_a") != order.group("tests/cluster/test_owners.py::test_a")
-
-
-def test_tests_on_the_cluster_go_first() -> None:
-    assert order.niceness("tests/cluster/test_drain.py::test_a") < order.niceness("tests/host/handler/test_dhcp.py::test_a")
-    assert order.niceness("tests/cluster/test_claims.py::test_a") < order.niceness("tests/component/test_etcd_move.py::test_a")
