@@ -61,7 +61,7 @@ mutants: setup  ## what the tests of plans and guards do not notice, and why tha
 test: python  ## the same, and tests on a real cluster with real guests, a slice of the ring all among them (half an hour; TESTS_SEED=…)
 	@$(TIMED) "make test" $(MAKE) --no-print-directory test-untimed RING=$(RING)
 
-# What needs no cluster runs while programs and images are built and the cluster starts; then the rest.
+# The ring check runs while programs and images are built and the cluster starts; then the rest.
 test-untimed: setup
 	@$(PY) -m tests.testbed.ahead "$(MAKE) prepare" $(MAKE) --no-print-directory check-untimed bytecode RING=$(RING)
 	$(PY) -m pytest -q -n 5 --dist loadscope --once-more --ring $(RING) --after-check tests

@@ -34,7 +34,7 @@ _FAILURE: Final = pytest.StashKey["Failure"]()
 class Hooks:
     @pytest.hookspec(firstresult=True)
     def pytest_run_alone(self, item: pytest.Item) -> AbstractContextManager[object] | None:
-        """Return a context manager in which no other test of the item's kind runs; None: the item is not repeated."""
+        """Return a context manager that keeps other tests of the item's kind from running, or None to forbid a second run."""
         raise NotImplementedError  # only a specification
 
 

@@ -7,7 +7,6 @@ from contextlib import AbstractContextManager
 
 import pytest
 
-from tests import booting
 from tests.cluster.turns import Turn
 from tests.testbed import layout
 
@@ -18,13 +17,8 @@ _TURN = Turn(layout.cache() / ".tests-of-the-host.lock", alone=())
 def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> Iterator[None]:
     if not _is_of_host(item):
         return (yield)
-    _TURN.begin(item.path)
-    try:
+    with _TURN.during(item.path, nextitem.path if nextitem and _is_of_host(nextitem) else None):
         return (yield)
-    finally:
-        booting.SLOTS.end()
-        if nextitem is None or nextitem.path != item.path or not _is_of_host(nextitem):
-            _TURN.end()
 
 
 def pytest_run_alone(item: pytest.Item) -> AbstractContextManager[object] | None:

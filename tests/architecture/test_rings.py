@@ -58,12 +58,21 @@ def test_cluster_and_host_tests_can_be_rerun_alone(plugin: str) -> None:
     assert {"pytest_run_alone", "pytest_runtest_protocol"} <= {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
 
 
+def is_of_a_test(entry: dict[str, object]) -> bool:
+    file, _, name = str(entry["test"]).partition("::")
+    is_there = (ROOT / file).is_file() and f"def {name.partition('[')[0]}(" in (ROOT / file).read_text(encoding="utf-8")
+    return is_there and isinstance(entry.get("date"), dt.date) and bool(entry.get("cause"))
+
+
 def test_the_ledger_of_flakes_names_tests() -> None:
-    for entry in tomllib.loads((ROOT / flakes.LEDGER).read_text(encoding="utf-8")).get("flake", []):
-        file, _, name = entry["test"].partition("::")
-        assert f"def {name.partition('[')[0]}(" in (ROOT / file).read_text(encoding="utf-8")
-        assert isinstance(entry["date"], dt.date)
-        assert entry["cause"]
+    entries = tomllib.loads((ROOT / flakes.LEDGER).read_text(encoding="utf-8")).get("flake", [])
+    assert [entry for entry in entries if not is_of_a_test(entry)] == []
+
+    own = f"tests/architecture/test_rings.py::{test_the_ledger_of_flakes_names_tests.__name__}"
+    right = {"test": own, "date": dt.date(2026, 11, 30), "cause": "…"}
+    assert is_of_a_test(right)
+    wrong = ({"test": f"{own}s"}, {"test": "tests/none.py::test_a"}, {"date": "2026"}, {"cause": ""})
+    assert not any(is_of_a_test(right | each) for each in wrong)
 
 
 def families(tree: ast.Module) -> list[tuple[object, object]]:

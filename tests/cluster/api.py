@@ -86,7 +86,7 @@ def in_phase(*phases: str) -> Check:
 
 
 def is_rolled_out(workload: Object) -> bool:
-    """As ``kubectl rollout status`` decides."""
+    """Return whether ``kubectl rollout status`` would end."""
     status = workload.get("status") or {}
     if status.get("observedGeneration", 0) < generation_of(workload):
         return False

@@ -18,7 +18,6 @@ import pytest
 from apiserver.apis.meta import errors
 from apiserver.apis.meta.objects import name_of
 from apiserver.apis.virt.places import names
-from tests import booting
 from tests.cluster import aftermath, turns
 from tests.cluster.api import Api
 from tests.cluster.kube import Kubectl
@@ -35,13 +34,8 @@ _TURN = turns.Turn(turns.LOCK)
 def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> Iterator[None]:
     if not item.path.is_relative_to(_HERE):
         return (yield)
-    _TURN.begin(item.path)
-    try:
+    with _TURN.during(item.path, nextitem.path if nextitem else None):
         return (yield)
-    finally:
-        booting.SLOTS.end()
-        if nextitem is None or nextitem.path != item.path:
-            _TURN.end()
 
 
 def pytest_run_alone(item: pytest.Item) -> AbstractContextManager[object]:

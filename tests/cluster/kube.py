@@ -11,7 +11,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -139,7 +139,8 @@ def until_in(kubectl: Kubectl, pod: str, check: str, *, timeout: float, what: st
         deadline = Deadline(timeout)
         try:
             while process.poll() is None and not deadline.is_over:
-                time.sleep(0.1)
+                with suppress(subprocess.TimeoutExpired):
+                    process.wait(min(deadline.left, LOOK_SECONDS))
         finally:
             process.kill()
         status = process.wait()

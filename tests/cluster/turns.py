@@ -11,6 +11,7 @@ import os
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
+from tests import booting
 from tests.testbed import layout
 
 ALONE = frozenset(
@@ -60,6 +61,17 @@ class Turn:
         if self._held is None or self._held[0] != module:
             self.end()
             self._hold(module, exclusive=module.stem in self._alone)
+
+    @contextlib.contextmanager
+    def during(self, module: Path, following: Path | None) -> Iterator[None]:
+        """Have a turn during a test; keep it if the next test's module is the same."""
+        self.begin(module)
+        try:
+            yield
+        finally:
+            booting.SLOTS.end()
+            if following != module:
+                self.end()
 
     @contextlib.contextmanager
     def alone(self, module: Path) -> Iterator[None]:

@@ -14,7 +14,6 @@ import re
 import shutil
 import subprocess
 import tempfile
-import threading
 import tomllib
 
 from tests.testbed import bill, build, caching, images, installing, layout, oci, progress, source_layer
@@ -306,9 +305,9 @@ def _driver() -> str:
             environment = {**os.environ, "BUILDAH_ISOLATION": "chroot", "STORAGE_DRIVER": "overlay"}
             works = subprocess.run(command, check=False, capture_output=True, env=environment).returncode == 0
             subprocess.run(["umount", f"{scratch}/root/overlay"], check=False, capture_output=True)
-        written = chosen.with_name(f"{chosen.name}.{threading.get_ident()}")
-        written.write_text("overlay" if works else "vfs")
-        written.replace(chosen)
+            written = pathlib.Path(scratch, "driver")
+            written.write_text("overlay" if works else "vfs")
+            written.replace(chosen)
     return chosen.read_text()
 
 
