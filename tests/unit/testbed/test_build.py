@@ -60,36 +60,58 @@ def test_nodes_have_addresses_of_their_own() -> None:
 
 
 OWN_VERSIONS: dict[str, tuple[str, ...]] = {
-    "containerd": (
+    "tests/testbed/go/containerd": (
         *(f"github.com/{name}" for name in ("containerd/", "cyphar/", "moby/sys/userns", "opencontainers/", "sirupsen/", "fsnotify/")),
         "cyphar.com/",
         "k8s.io/",
         "github.com/Microsoft/",  # for Windows only
     ),
-    "coredns": ("golang.org/x/tools",),  # not compiled
-    "etcd": (),
-    "multus": ("k8s.io/kubelet",),
-    "kwok": (
+    "tests/testbed/go/coredns": ("golang.org/x/tools",),  # not compiled
+    "tests/testbed/go/etcd": (),
+    "tests/testbed/go/multus": ("k8s.io/kubelet",),
+    "tests/testbed/go/kwok": (
         *(f"github.com/{name}" for name in ("go-errors/", "go-openapi/jsonreference", "spf13/pflag")),
         *("go.opentelemetry.io/", "golang.org/x/", "google.golang.org/", "k8s.io/cri-"),
     ),
+    "tests/clients/go": ("k8s.io/apiextensions-apiserver",),  # Kubernetes replaces it, with the same version
+    "tests/encryption/go": (),
+    "tests/faults/go/informers": (),
+    "tests/reference_cel/go": (),
+    "tests/reference_library/go": (),
+    "tests/reference_server/go/sample-apiserver": (),
 }
 """Modules that keep the versions of their program, by name prefix; ``go.mod`` gives the reason."""
+FIRST = "tests/testbed/go/kubernetes"
+SMALL = {"benchmarks/api/loadgen", "tests/clients/argocd", "tests/testbed/go/fetch", "tests/testbed/go/pause"}  # share no module
 
 
-def versions(tool: str) -> dict[str, str]:
-    text = re.sub(r"//.*", "", (layout.SOURCES / "go" / tool / "go.mod").read_text())
-    assert tool == "kubernetes" or "replace" not in text  # Go compiles a replacement under another version, so it is not shared
+def versions(directory: str) -> dict[str, str]:
+    text = re.sub(r"//.*", "", (layout.REPOSITORY / directory / "go.mod").read_text())
+    assert directory == FIRST or "replace" not in text  # Go compiles a replacement under another version, so it is not shared
     text = re.sub(r"^exclude \(.*?^\)", "", text, flags=re.MULTILINE | re.DOTALL)
     return dict(re.findall(r"^(?:require)?\s+(\S+) (v\S+)\s*$", text, re.MULTILINE))
 
 
-@pytest.mark.parametrize("tool", OWN_VERSIONS)
-def test_a_program_has_its_modules_in_the_versions_of_kubernetes(tool: str) -> None:
-    kubernetes, own = versions("kubernetes"), versions(tool)
-    common = {name: version for name, version in own.items() if name in kubernetes and not name.startswith(OWN_VERSIONS[tool])}
-    assert len(common) > 40
+def test_each_go_module_shares_versions_with_kubernetes() -> None:
+    found = {
+        str(path.parent.relative_to(layout.REPOSITORY))
+        for name in ("tests", "benchmarks")
+        for path in (layout.REPOSITORY / name).rglob("go.mod")
+    }
+    assert found == {FIRST, *OWN_VERSIONS, *SMALL}
+
+
+@pytest.mark.parametrize("directory", OWN_VERSIONS)
+def test_a_program_has_its_modules_in_the_versions_of_kubernetes(directory: str) -> None:
+    kubernetes, own = versions(FIRST), versions(directory)
+    common = {name: version for name, version in own.items() if name in kubernetes and not name.startswith(OWN_VERSIONS[directory])}
+    assert len(common) > 25
     assert common == {name: kubernetes[name] for name in common}
+
+
+@pytest.mark.parametrize("directory", sorted(SMALL))
+def test_a_small_program_shares_no_module_with_kubernetes(directory: str) -> None:
+    assert not versions(directory).keys() & versions(FIRST).keys()
 
 
 def test_go_is_run_in_one_module_that_shares_its_cache() -> None:
