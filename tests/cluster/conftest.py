@@ -57,6 +57,7 @@ def bare_kubeconfig() -> Path:
     if not testbed_kubectl.is_own_cluster():
         return Path(os.environ["KUBECONFIG"])
     cluster.up()
+    cluster.load_busybox()
     return layout.kubeconfig()
 
 

@@ -121,7 +121,7 @@ PROGRAMS: dict[str, GoProgram | HelmProgram] = {
         GoProgram("kwok", KWOK, ("sigs.k8s.io/kwok/cmd/kwok",)),
     )
 }
-ON_REQUEST = ("multus", "kwok")
+ON_REQUEST = ("multus", "kwok", "fetch")
 
 
 def directory_of(tool: str) -> pathlib.Path:

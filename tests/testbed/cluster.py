@@ -117,6 +117,11 @@ def load_images(names: Sequence[str] = project_images.NAMES) -> list[str]:
         return [name for name in names if project_images.reference_of(name) in imported]
 
 
+def load_busybox() -> None:
+    with _alone():
+        images.import_into_nodes(images.ensure([images.busybox()]))
+
+
 def _control_plane() -> None:
     with progress.step("Control plane"):
         controlplane.up()

@@ -27,7 +27,7 @@ from tests.testbed import (
 MACHINE = "testvm"
 _EXAMPLES = layout.REPOSITORY / "examples" / "slides"
 _PROMPT = r"testguest:\S*# "
-_PROGRAMS = ("etcd", "kubernetes", "containerd", "coredns", "pause", "fetch")  # in this order: ``make check`` waits for etcd
+_PROGRAMS = ("etcd", "kubernetes", "containerd", "coredns", "pause")  # in this order: ``make check`` waits for etcd
 _CHART = "Install charts/kubevirt"
 _CREATE = "Create the virtual machine of examples/slides, and a disk for it"
 _RUNNING = f"Wait until {MACHINE} is Running"

@@ -92,14 +92,18 @@ def of_the_cluster() -> list[Image]:
     return [
         _of_program(nodes.SANDBOX_IMAGE, build.program("pause"), "pause"),
         _of_program(COREDNS, build.program("coredns"), "coredns"),
-        _of_program(
-            BUSYBOX,
-            _BUSYBOX,
-            "bin/busybox",
-            links={f"bin/{command}": "busybox" for command in _COMMANDS},
-            also={"bin/fetch": build.program("fetch")},
-        ),
     ]
+
+
+def busybox() -> Image:
+    """Return the image of tests that need a shell in a pod; ``fetch`` asks web servers."""
+    return _of_program(
+        BUSYBOX,
+        _BUSYBOX,
+        "bin/busybox",
+        links={f"bin/{command}": "busybox" for command in _COMMANDS},
+        also={"bin/fetch": build.program("fetch")},
+    )
 
 
 def ensure(wanted: Iterable[Image]) -> list[Image]:
