@@ -55,7 +55,8 @@ def test_guest_reads_the_same_bytes_after_two_migrations(start: Callable[[], Lau
         before = viewer.sh(READ)
         assert "hello from 0" in before
         assert migrated(source, broken, "m1", cut=True).state == "failed"
-        assert viewer.sh(READ) == before
+        with never_again("wrong bytes"):
+            assert viewer.sh(READ) == before
         for number, (here, there) in enumerate(((source, middle), (middle, last)), 2):
             found = migrated(here, there, f"m{number}")
             assert found.state == "succeeded", found.message
