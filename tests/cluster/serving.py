@@ -7,6 +7,7 @@ from typing import Any
 
 from tests.cluster.kube import Console, Kubectl, until_in
 from tests.cluster.test_testbed import a_pod
+from tests.given_time import Deadline
 from tests.testbed import kubectl as testbed_kubectl
 
 PORT = 8080
@@ -27,9 +28,9 @@ def wait_for_addresses(guest: Console, *addresses: str) -> None:
         usable = {line.split()[1].partition("/")[0] for line in lines if line.strip().startswith("inet") and "tentative" not in line}
         return set(addresses) - usable
 
-    deadline = time.monotonic() + 120
+    deadline = Deadline(120)
     while left := missing():
-        assert time.monotonic() < deadline, f"the guest does not have {', '.join(sorted(left))} after 120 s"
+        assert deadline.left > 0, f"the guest does not have {', '.join(sorted(left))} after 120 s"
         time.sleep(0.5)  # more output would push the ready message out of the replay
 
 

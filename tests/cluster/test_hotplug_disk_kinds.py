@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from apiserver.apis.meta.objects import Object
 from tests.cluster import test_claims
 from tests.cluster.api import is_true
 from tests.cluster.hot_plug import (
@@ -115,14 +116,17 @@ def test_waiting_disk_is_created_grows_and_becomes_a_medium(kubectl: Kubectl, te
     kubectl.api.apply(shared_claim("data"), with_disks(linux_vm(VM), ROOT, TRAY))
     node = kubectl.api.ready("vm", VM, timeout=240)["status"]["nodeName"]
 
+    def has_failed(vm: Object) -> bool:
+        changes = vm["status"].get("changes") or []
+        return [(each["path"], each["state"]) for each in changes] == [("spec.domain.devices.disks[data]", "Failed")]
+
     def data(**create: str) -> dict[str, Any]:
         return {**DATA, "source": {"name": "data", **({"create": create} if create else {})}}
 
     with console(kubectl, VM) as guest:
         guest.expect("GUEST-READY", timeout=120)
         edit(kubectl, ROOT, TRAY, data())
-        vm = kubectl.api.until("vm", VM, lambda vm: vm["status"].get("changes"), timeout=60, what="a disk without an image")
-        assert [(each["path"], each["state"]) for each in vm["status"]["changes"]] == [("spec.domain.devices.disks[data]", "Failed")]
+        kubectl.api.until("vm", VM, has_failed, timeout=60, what="the disk without an image has failed")
         edit(kubectl, ROOT, TRAY, data(size="16Mi"))
         until_disks(kubectl, "scratch", "data")
         sees_disk(guest)

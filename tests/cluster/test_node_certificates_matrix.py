@@ -51,7 +51,7 @@ def test_restarted_handler_serves_without_a_signer(system: Kubectl, kubectl: Kub
             assert not system.api.list("pods", label_selector=CONTROLLERS)
     finally:
         system.api.patch("deployment", "virt-controller", {"spec": {"replicas": replicas}})
-        system("rollout", "status", "deployment/virt-controller", "--timeout=300s", timeout=310)
+        system.api.rolled_out("deployment/virt-controller", timeout=300)
 
 
 def is_served(kubectl: Kubectl, name: str) -> bool:

@@ -115,6 +115,7 @@ def test_image_pull_failure_is_awaited_and_a_fixed_one_runs(kubectl: Kubectl, te
     assert len(attempts(kubectl.api.get("vm", "far-away"))) <= 1
     assert "no-such-image" in kubectl("get", "vm", "far-away", "-o", "wide")
     boot["image"] = right
+    manifest["spec"]["rerun"]["startTimeoutSeconds"] = 300
     kubectl.api.patch("vm", "far-away", {"spec": manifest["spec"]})
     kubectl.api.ready("vm", "far-away", timeout=90)
     assert word(kubectl, "far-away") == "Running"

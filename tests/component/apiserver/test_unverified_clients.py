@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any
@@ -17,6 +17,7 @@ from apiserver.server.options import Times
 from benchmarks.attacks.wire import Wire
 from tests.component.apiserver.conftest import Api, Pki, serving
 from tests.component.apiserver.widgets import WIDGETS, widget
+from tests.own_time import promptly
 
 GET = b"GET /livez HTTP/1.1\r\nHost: a\r\n\r\n"
 BEGUN = b"GET /livez HTTP/1.1\r\nHost: a\r\nX: "
@@ -57,10 +58,8 @@ class Exposed:
         assert self.listener._server is not None
         return [each for each in self.listener._server._connections if isinstance(each, Connection)]
 
-    async def until(self, holds: Any) -> None:
-        async with asyncio.timeout(10):
-            while not holds():
-                await asyncio.sleep(0.01)
+    async def until(self, holds: Callable[[], object]) -> None:
+        await promptly(holds, 10)
 
     async def is_open(self, wire: Wire) -> bool:
         try:
@@ -97,14 +96,12 @@ def allowing(**seconds: Any) -> Times:
 
 @pytest.fixture
 async def exposed(pki: Pki) -> AsyncIterator[Exposed]:
-    async with exposing(pki) as made:
+    async with exposing(pki, times=allowing(head_seconds=600.0)) as made:  # however long the handshakes of all of them take
         yield made
 
 
 async def gone(wires: Sequence[Wire], count: int) -> bool:
-    async with asyncio.timeout(10):
-        while sum(not each.is_open for each in wires) < count:
-            await asyncio.sleep(0.02)
+    await promptly(lambda: sum(not each.is_open for each in wires) >= count, 10)
     await asyncio.sleep(0.1)
     return sum(not each.is_open for each in wires) == count
 
