@@ -173,8 +173,7 @@ def additions(commit: str, changed: Iterable[str], rows: Sequence[Row] = ROWS) -
         return []
     first = number_of(commit) % len(rows)
     rotated = (*rows[first:], *rows[:first])
-    paths = tuple(changed)
-    because = {row.module: reason for row in rows if (reason := _changed(row, paths))}
+    because = reasons(changed, rows)
     found: list[Addition] = []
     for row in (each for each in rotated if each.module in because):
         if _fits(row, found, CHANGES_SECONDS if found else CAP_SECONDS):
@@ -183,6 +182,12 @@ def additions(commit: str, changed: Iterable[str], rows: Sequence[Row] = ROWS) -
         if _fits(row, found, CAP_SECONDS):
             found.append(Addition(row, f"the slice of {commit[:8]}"))
     return found
+
+
+def reasons(changed: Iterable[str], rows: Sequence[Row] = ROWS) -> dict[str, str]:
+    """Return why each module of a changed package should run, by module."""
+    paths = tuple(changed)
+    return {row.module: reason for row in rows if (reason := _changed(row, paths))}
 
 
 def _fits(row: Row, found: Sequence[Addition], cap: int) -> bool:

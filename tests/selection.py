@@ -50,6 +50,8 @@ class Selection:
     ring: Ring
     commit: str
     added: Mapping[str, str]
+    over: tuple[str, ...] = ()
+    """Modules of changed packages that the time cap left out."""
     after_check: bool = False
     """True if the ring ``check`` ran on the same sources."""
     part: str = ""
@@ -103,6 +105,8 @@ class Selection:
             yield f"ring: test; seed: {self.commit[:12] or 'none, there is no commit'} ({SEED}={self.commit[:12]} runs the same)"
             for module, why in self.added.items():
                 yield f"added: tests/{module} ({why})"
+            if self.over:
+                yield f"changed too, but beyond {rings.CAP_SECONDS} processor seconds (make test-all): {', '.join(self.over)}"
         else:
             yield f"ring: {self.ring}"
 
@@ -133,8 +137,9 @@ def decided(ring: Ring, environment: Mapping[str, str] = os.environ, repository:
     commit = environment.get(SEED, "") or _git(repository, "rev-parse", "HEAD").strip()
     if ring != "test":
         return Selection(ring, commit, {})
-    found = rings.additions(commit, changed_within_a_day(repository))
-    return Selection(ring, commit, {each.row.module: each.why for each in found})
+    changed = changed_within_a_day(repository)
+    added = {each.row.module: each.why for each in rings.additions(commit, changed)}
+    return Selection(ring, commit, added, tuple(module for module in rings.reasons(changed) if module not in added))
 
 
 def changed_within_a_day(repository: Path) -> list[str]:
@@ -143,8 +148,10 @@ def changed_within_a_day(repository: Path) -> list[str]:
     if not seconds:
         return []
     since = int(seconds) - 24 * 3600
-    committed = _git(repository, "log", f"--since={since}", "--min-parents=1", "--name-only", "--format=")
-    edited = _git(repository, "diff", "--name-only", "HEAD") + _git(repository, "ls-files", "--others", "--exclude-standard")
+    committed = _git(repository, "log", f"--since={since}", "--min-parents=1", "--no-renames", "--name-only", "--format=")
+    edited = _git(repository, "diff", "--no-renames", "--name-only", "HEAD") + _git(
+        repository, "ls-files", "--others", "--exclude-standard"
+    )
     return sorted({*committed.split("\n"), *edited.split("\n")} - {""})
 
 

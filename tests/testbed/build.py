@@ -44,7 +44,7 @@ class GoProgram:
         return layout.REPOSITORY / self.module if self.module else layout.SOURCES / "go" / self.tool
 
     def digest(self) -> str:
-        content = hashlib.sha256(repr((self, compiling.FLAGS)).encode())
+        content = hashlib.sha256(repr((self, compiling.FLAGS, sorted(compiling.VARIABLES.items()))).encode())
         for file in sorted(self.sources().iterdir()):
             content.update(file.name.encode() + b"\0" + file.read_bytes())
         return content.hexdigest()[:8]

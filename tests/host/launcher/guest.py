@@ -66,14 +66,7 @@ def tiny_kernel() -> Path:
 def build(kernel: str = KERNEL, modules: Sequence[str] = MODULES, programs: Sequence[str] = ()) -> Guest:
     made_of = hashlib.sha256(f"{FORMAT}{modules}{INIT}{kernel.removeprefix(KERNEL)}{' '.join(programs)}".encode()).hexdigest()[:8]
     cache = layout.cache() / f"test-guest-{made_of}"
-    if not (cache / "initrd").exists():
-        work = cache.with_suffix(".new")
-        shutil.rmtree(work, ignore_errors=True)
-        work.mkdir(parents=True)
-        _build(work, kernel, modules, programs)
-        shutil.rmtree(cache, ignore_errors=True)
-        work.rename(cache)
-    return Guest(cache)
+    return Guest(caching.once(cache, "Make the test guest", lambda work: _build(work, kernel, modules, programs)))
 
 
 def _build(work: Path, package: str, modules: Sequence[str], programs: Sequence[str]) -> None:

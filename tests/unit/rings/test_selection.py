@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from tests import rings
 from tests.selection import ROOT, SEED, Selection, changed_within_a_day, decided
 
 pytest_plugins = ["pytester"]
@@ -70,6 +72,26 @@ def test_changes_are_those_of_the_day_before_the_last_commit(repository: Path) -
     (repository / "first/a.py").write_text("edited")
     (repository / "old/e.py").write_text("not added yet")
     assert changed_within_a_day(repository) == ["first/a.py", "new/c.py", "new/d.py", "old/e.py"]
+
+
+def test_a_moved_file_changes_both_places(repository: Path) -> None:
+    git(repository, "config", "diff.renames", "true")
+    git(repository, "mv", "old/b.py", "new/b.py")
+    assert changed_within_a_day(repository) == ["new/b.py", "new/c.py", "new/d.py", "old/b.py"]
+    git(repository, "commit", "-qm", "move", date="2026-11-28T13:00:00+00:00")
+    assert changed_within_a_day(repository) == ["new/b.py", "new/c.py", "new/d.py", "old/b.py"]
+
+
+def test_the_run_names_changed_modules_beyond_the_cap(repository: Path) -> None:
+    for name in ("handler", "launcher"):
+        (repository / name).mkdir()
+        for package in ("network", "storage", "domain", "main", "hypervisor"):
+            (repository / name / package).mkdir()
+            (repository / name / package / "a.py").touch()
+    found = decided("test", {}, repository)
+    assert set(found.over) == rings.reasons(changed_within_a_day(repository)).keys() - found.added.keys()
+    assert found.over
+    assert set(found.over) <= set(re.findall(r"[a-z0-9_/]+\.py", list(found.lines())[-1]))
 
 
 def test_shallow_clone_has_no_changes_and_no_git_no_commit(repository: Path, tmp_path: Path) -> None:
