@@ -26,7 +26,7 @@ PERIOD_SECONDS: Final = 0.1
 
 
 class Watch:
-    """Looks for a guest's QEMU processes on all nodes during the block."""
+    """Looks for a guest's QEMU processes."""
 
     def __init__(self, guest: str) -> None:
         self._guest = guest
@@ -56,14 +56,14 @@ class Watch:
 
 
 @contextmanager
-def runs_once(*guests: str) -> Iterator[None]:
-    """Check that each guest (NAMESPACE_NAME) ran during the block, and that no two of its QEMU processes ran at once on all nodes."""
+def runs_once(*guests: str) -> Iterator[list[Watch]]:
+    """Check that each guest (NAMESPACE_NAME) ran, and no two of its QEMU processes at once."""
     watches = [Watch(each) for each in guests]
     try:
         with ExitStack() as held:
             for each in watches:
                 held.enter_context(each)
-            yield
+            yield watches
     finally:
         with never_again("two QEMU"):
             assert max(each.most for each in watches) <= 1

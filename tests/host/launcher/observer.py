@@ -12,6 +12,7 @@ from pathlib import Path
 import libvirt
 
 from apiserver.apis.virt.places import layout
+from tests.damage import never_again
 from tests.given_time import LOOK_SECONDS, Deadline
 from tests.host.launcher.sandbox import Launcher
 
@@ -21,7 +22,6 @@ VCPU_TICKS = 5
 """Processor time (in 1/100 s) of a vCPU that is created and paused."""
 PAUSE_SECONDS = 0.005
 AWAITED_PAUSE_SECONDS = 0.001
-"""While a test waits for a moment."""
 TICKS_PAUSE_SECONDS = 0.05
 """Processor time adds up, so no run is missed."""
 
@@ -34,7 +34,7 @@ class Pod:
         self._connection: libvirt.virConnect | None = None
 
     def look(self) -> View:
-        """Return libvirt's numbers of the domain's state and reason; (0, 0) without libvirtd or a running domain."""
+        """Return libvirt's state and reason of the domain; (0, 0) if none runs."""
         try:
             if self._connection is None:
                 if not (self._launcher.run_directory / layout.LIBVIRT_SOCKET).exists():
@@ -127,3 +127,5 @@ def observing(source: Launcher, target: Launcher) -> Iterator[Observer]:
         yield made
     finally:
         made.close()
+        with never_again("two QEMU"):
+            assert made.faults == []

@@ -132,8 +132,6 @@ def test_the_guest_goes_on_counting_in_the_target(pair: Pair, capsys: pytest.Cap
         with capsys.disabled():
             down = watch.resumed - watch.stopped
             print(f"\n[migration took {took:.2f} s, the release {resumed * 1000:.0f} ms; the guest stood still for {down * 1000:.0f} ms]")
-    with never_again("two QEMU"):
-        assert watch.faults == []
     with pair.source.client() as again:
         assert again.status.ending == source.ending
     pair.source.process.send_signal(signal.SIGTERM)
@@ -202,7 +200,7 @@ def test_a_bandwidth_is_kept(pair: Pair) -> None:
 
 
 def never_arriving(pair: Pair) -> None:
-    """Begin a migration of a guest that dirties memory faster than QEMU sends it; return in the third iteration."""
+    """Migrate a guest that dirties memory faster than QEMU sends it, until the third iteration."""
     pair.viewer.type("dirty 500\n")
     pair.viewer.expect("tick ")
     pair.at_source.ask(messages.Migrate("m1"))
@@ -210,7 +208,7 @@ def never_arriving(pair: Pair) -> None:
 
 
 def test_endlessly_writing_guest_arrives_once_paused(writing: Pair) -> None:
-    with relay.connected(writing.source, writing.target, QUICKER), observing(writing.source, writing.target) as watch:
+    with relay.connected(writing.source, writing.target, QUICKER), observing(writing.source, writing.target):
         never_arriving(writing)
         paused = writing.at_source.ask(messages.PauseForMigration("m1")).domain
         assert paused is None or paused.state == "paused"  # None: it has arrived already
@@ -221,14 +219,12 @@ def test_endlessly_writing_guest_arrives_once_paused(writing: Pair) -> None:
             assert target.domain.state == "running"
             viewer.expect("tick ")
             memory_is_whole(viewer)
-        with never_again("two QEMU"):
-            assert watch.faults == []
     with never_again("two QEMU"):
         assert writing.source.qemu() == []
 
 
 def test_guest_paused_to_arrive_continues_where_it_stays(writing: Pair) -> None:
-    with relay.connected(writing.source, writing.target, QUICKER) as relays, observing(writing.source, writing.target) as watch:
+    with relay.connected(writing.source, writing.target, QUICKER) as relays, observing(writing.source, writing.target):
         never_arriving(writing)
         relays[1].rate = 1000.0  # else it could arrive before the cut
         writing.at_source.ask(messages.PauseForMigration("m1"))
@@ -240,8 +236,6 @@ def test_guest_paused_to_arrive_continues_where_it_stays(writing: Pair) -> None:
         writing.viewer.expect("tick ")
         at = int(writing.viewer.expect("\n"))
         writing.viewer.expect(f"tick {at + 2}")
-        with never_again("two QEMU"):
-            assert watch.faults == []
 
 
 def test_a_broken_relay_leaves_the_guest_at_the_source(pair: Pair) -> None:
@@ -299,7 +293,7 @@ def when_it_has_arrived(watch: Observer, relays: tuple[relay.Relay, ...]) -> Non
 
 
 def when_it_has_arrived_and_nobody_heard(watch: Observer, relays: tuple[relay.Relay, ...]) -> None:
-    """Wait until the domain is complete on the target, but lose that message: the source's libvirt resumes the guest."""
+    """Lose the message that the domain is complete: the source's libvirt resumes the guest."""
     when_the_source_stands_still(watch, relays)
     relays[0].muted.set()
     when_it_has_arrived(watch, relays)
@@ -349,8 +343,6 @@ def test_broken_connection_leaves_exactly_one_guest(start: Callable[[], Launcher
                     target.process.send_signal(signal.SIGTERM)
                     assert target.wait() == 0
                 watch.look_again(20)
-            with never_again("two QEMU"):
-                assert watch.faults == []
             with never_again("two QEMU"):
                 assert len(source.qemu() + target.qemu()) == 1, moment
             if migration.state == "succeeded":
