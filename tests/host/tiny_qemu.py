@@ -1,4 +1,4 @@
-"""QEMU with the tiny kernel, without libvirt: its serial port, its monitor, its processor time."""
+"""QEMU with the tiny kernel, without libvirt."""
 
 from __future__ import annotations
 

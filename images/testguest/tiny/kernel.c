@@ -9,8 +9,9 @@
  *   counter         prints "tick N" once a second, from tick 1 on
  *   fill MIB        fills so much memory with a pattern that no page shares with another, and prints "filled MIB"
  *   dirty PAGES     writes to so many pages a tick (a twentieth of a second), round and round through the memory that fill filled,
- *                   or through all where it filled none; 0 stops it
- *   check           reads what fill and dirty wrote, and prints "intact PAGES" or "corrupt ADDRESS"
+ *                   or through all where it filled none; 0 stops it; it first reads what it wrote there last
+ *   check           reads what fill and dirty wrote, and prints "intact PAGES", or "corrupt ADDRESS" of the first wrong word: from then
+ *                   on always this one, also if dirty found it and overwrote it
  *   spin [LOOPS]    keeps the vCPU busy: all the time, or for so many thousand loops a tick
  *   deaf            takes no notice of the power button
  *   poweroff        powers off, as the power button does
@@ -128,6 +129,7 @@ static void look_at_power_button(void) {
 /* Memory from FIRST_FREE on. The first word of a page is dirty's, the others are fill's. */
 
 static uint32_t pages, filled, dirtied, rate, next, rounds;
+static volatile uint32_t *wrong;
 
 static volatile uint32_t *page_of(uint32_t page) { return (uint32_t *)(uintptr_t)(FIRST_FREE + page * PAGE); }
 
@@ -152,22 +154,23 @@ static void dirty(const char *argument) {
 
 static void dirty_some(void) {
   for (uint32_t count = 0; count < rate && count < dirtied; count++) {
-    *page_of(next) = rounds + 1;
+    volatile uint32_t *word = page_of(next);
+    if (!wrong && rounds && *word != rounds) wrong = word;
+    *word = rounds + 1;
     if (++next == dirtied) next = 0, rounds++;
   }
 }
 
 static void check(const char *argument) {
   (void)argument;
-  uint32_t seen = rounds ? dirtied : next;
-  for (uint32_t page = 0; page < (seen > filled ? seen : filled); page++) {
+  uint32_t seen = rounds ? dirtied : next, all = seen > filled ? seen : filled;
+  for (uint32_t page = 0; !wrong && page < all; page++) {
     uint32_t word = page < seen && *page_of(page) != (page < next ? rounds + 1 : rounds) ? 0 : 1;
     while (word && page < filled && word < WORDS && page_of(page)[word] == pattern(page, word)) word++;
-    if (word && (page >= filled || word == WORDS)) continue;
-    say("corrupt "), say_number((uintptr_t)(page_of(page) + word), 16), say("\n");
-    return;
+    if (!word || (page < filled && word < WORDS)) wrong = page_of(page) + word;
   }
-  say_value("intact ", seen > filled ? seen : filled), say("\n");
+  if (wrong) say("corrupt "), say_number((uintptr_t)wrong, 16), say("\n");
+  else say_value("intact ", all), say("\n");
 }
 
 /* Commands. */
