@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -72,22 +73,27 @@ def runs_elsewhere(kubectl: Kubectl, name: str, node: str, *, timeout: float) ->
     return kubectl.api.until("vm", name, is_elsewhere, timeout=timeout, what=f"{name} runs on another node than {node}")
 
 
-def evicted(kubectl: Kubectl, pod: str, *, dry: bool) -> str:
+def refused(kubectl: Kubectl, pod: str) -> str:
+    """Return why an eviction is refused."""
     try:
-        _evict(kubectl, pod, dry=dry)
+        kubectl.api.request("POST", _eviction_path(kubectl, pod), body=_eviction(kubectl, pod))
     except errors.StatusError as error:
         return str(error)
     raise AssertionError(f"the eviction of {pod} was granted")
 
 
-def granted(kubectl: Kubectl, pod: str) -> None:
-    _evict(kubectl, pod, dry=True)
+def rehearsed(kubectl: Kubectl, pod: str) -> str:
+    """Return what kubectl prints for a dry run: a refusal, the warning of an eviction that would wait, or nothing."""
+    dry = _eviction(kubectl, pod) | {"deleteOptions": {"dryRun": ["All"]}}
+    return kubectl.try_run("create", "--raw", _eviction_path(kubectl, pod), "-f", "-", stdin=json.dumps(dry)).stderr
 
 
-def _evict(kubectl: Kubectl, pod: str, *, dry: bool) -> None:
-    options = {"deleteOptions": {"dryRun": ["All"]}} if dry else {}
-    eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": pod, "namespace": kubectl.namespace}, **options}
-    kubectl.api.request("POST", f"/api/v1/namespaces/{kubectl.namespace}/pods/{pod}/eviction", body=eviction)
+def _eviction(kubectl: Kubectl, pod: str) -> Object:
+    return {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": pod, "namespace": kubectl.namespace}}
+
+
+def _eviction_path(kubectl: Kubectl, pod: str) -> str:
+    return f"/api/v1/namespaces/{kubectl.namespace}/pods/{pod}/eviction"
 
 
 def together(kubectl: Kubectl, first: Object, *others: Object) -> str:

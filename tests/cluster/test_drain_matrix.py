@@ -7,7 +7,7 @@ import pytest
 
 from apiserver.apis.meta.objects import Object, dig
 from tests.cluster.api import in_phase
-from tests.cluster.drains import ANYWHERE, drain, ended, evicted, migrations, on, runs_elsewhere, together, uncordoned
+from tests.cluster.drains import ANYWHERE, drain, ended, migrations, on, refused, rehearsed, runs_elsewhere, together, uncordoned
 from tests.cluster.kube import Kubectl, eventually
 from tests.cluster.manifests import migration, tiny_vm
 from tests.cluster.policies import a_policy
@@ -52,18 +52,18 @@ def test_third_guest_waits_and_a_higher_priority_one_overtakes(kubectl: Kubectl,
 def test_dry_run_and_external_evictions_move_no_guest(kubectl: Kubectl, testguest: None) -> None:
     kubectl.api.create(tiny_vm("kept"))
     pod = kubectl.api.ready("vm", "kept", timeout=90)["status"]["podName"]
-    eventually(lambda: "must move to another node first" in evicted(kubectl, pod, dry=True), timeout=60, what="the eviction is judged")
+    eventually(lambda: "must move to another node first" in rehearsed(kubectl, pod), timeout=60, what="the eviction is judged")
     assert not migrations(kubectl, "kept")
 
     changed = [{"op": "replace", "path": "/webhooks/0/clientConfig/service/path", "value": f"/evictions/{secrets.token_hex(24)}"}]
     kubectl.api.patch("validatingwebhookconfigurations", "evictions.kubevirt.io", changed)
-    said = [evicted(kubectl, pod, dry=True) for _ in range(12)]
+    said = [rehearsed(kubectl, pod) for _ in range(12)]
     assert all("must move to another node first" in each or "retry the eviction" in each for each in said), said
-    eventually(lambda: "must move to another node first" in evicted(kubectl, pod, dry=True), timeout=90, what="the new secret is known")
+    eventually(lambda: "must move to another node first" in rehearsed(kubectl, pod), timeout=90, what="the new secret is known")
 
     kubectl.api.patch("vm", "kept", {"spec": {"evictionStrategy": "External"}})
-    for dry in (True, False):
-        assert "virtual machine kept has evictionStrategy External, so another program must move it" in evicted(kubectl, pod, dry=dry)
+    for ask in (rehearsed, refused):
+        assert "virtual machine kept has evictionStrategy External, so another program must move it" in ask(kubectl, pod)
     assert not migrations(kubectl, "kept")
     assert kubectl.api.get("vm", "kept")["status"]["podName"] == pod
 
@@ -74,15 +74,13 @@ def test_guest_that_fits_no_other_node_stays(kubectl: Kubectl, testguest: None) 
     status = kubectl.api.ready("vm", "pinned", timeout=90)["status"]
     pod = status["podName"]
     kubectl.api.patch("vm", "pinned", {"spec": {"nodeSelector": on(status["nodeName"])}})
-    assert "its migration is starting" in evicted(kubectl, pod, dry=False)
+    assert "its migration is starting" in refused(kubectl, pod)
     both = kubectl.api.until_list(
         "pods", lambda pods: len(pods) == 2, timeout=60, what="a pod for the guest to go to", label_selector=chosen
     )
     (target,) = (name for each in both if (name := each["metadata"]["name"]) != pod)
-    for dry in (True, False):
-        assert ("the guest of virtual machine pinned is migrating to this pod: migration pinned-evacuation-") in evicted(
-            kubectl, target, dry=dry
-        )
+    for ask in (rehearsed, refused):
+        assert "the guest of virtual machine pinned is migrating to this pod: migration pinned-evacuation-" in ask(kubectl, target)
 
     (moving,) = migrations(kubectl, "pinned")
     status = ended(kubectl, moving["metadata"]["name"], timeout=150)["status"]
@@ -137,8 +135,8 @@ def test_drained_node_is_the_reason_to_run_elsewhere(kubectl: Kubectl, testguest
 
 
 def test_etcds_only_member_is_not_evicted_and_says_what_moves_it(system: Kubectl) -> None:
-    for dry in (True, False):
-        said = evicted(system, "kubevirt-etcd-0", dry=dry)
+    for ask in (rehearsed, refused):
+        said = ask(system, "kubevirt-etcd-0")
         assert "is the only member of etcd" in said
         assert "kubectl virt move-etcd --to NODE" in said
     assert system.api.get("pdb", "kubevirt-etcd")["status"]["disruptionsAllowed"] == 0

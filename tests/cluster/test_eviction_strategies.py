@@ -7,7 +7,7 @@ import pytest
 
 from apiserver.apis.meta.objects import Object, condition
 from apiserver.apis.virt.lifecycle import conditions
-from tests.cluster.drains import counted, drain, ended, evicted, granted, migrations, refused_drain, runs_elsewhere, together, uncordoned
+from tests.cluster.drains import counted, drain, ended, migrations, refused, refused_drain, rehearsed, runs_elsewhere, together, uncordoned
 from tests.cluster.guests import counting_vm, counts_on
 from tests.cluster.kube import Kubectl
 from tests.cluster.manifests import migration
@@ -77,7 +77,7 @@ def test_external_guests_stay_until_another_program_moves_them(kubectl: Kubectl,
     pods = {name: kubectl.api.get("vm", name)["status"]["podName"] for name in names}
     with uncordoned(kubectl, node):
         for name, words in zip(names, said, strict=True):
-            assert all(words in evicted(kubectl, pods[name], dry=dry) for dry in (True, False))
+            assert all(words in ask(kubectl, pods[name]) for ask in (rehearsed, refused))
         with refused_drain(kubectl, node, names, lambda text: all(words in text for words in said)):
             assert not migrations(kubectl, *names)
             for name, number in before.items():
@@ -100,7 +100,7 @@ def test_shutdown_strategy_ends_guests_except_migrating_ones(kubectl: Kubectl, s
     before = counted(kubectl, *names)
     with uncordoned(kubectl, node):
         pod = kubectl.api.get("vm", "shut-down")["status"]["podName"]
-        granted(kubectl, pod)
+        assert rehearsed(kubectl, pod) == ""
         status = kubectl.api.get("vm", "shut-down")["status"]
         assert (status["podName"], condition(status["conditions"], conditions.DISRUPTION_TARGET)) == (pod, None)
         done = drain(kubectl, node, *names, timeout=200)
@@ -116,7 +116,7 @@ def test_live_migrate_if_possible_shuts_unmovable_guests_down(kubectl: Kubectl, 
     node = together(kubectl, counting_vm(names[0]), bound(names[1]))
     before = counted(kubectl, *names)
     with uncordoned(kubectl, node):
-        assert "must move to another node first" in evicted(kubectl, kubectl.api.get("vm", "movable")["status"]["podName"], dry=True)
+        assert "must move to another node first" in rehearsed(kubectl, kubectl.api.get("vm", "movable")["status"]["podName"])
         done = drain(kubectl, node, *names, timeout=200)
         assert done.returncode == 0, done.stderr
         assert "the guest of virtual machine movable must move to another node first" in done.stderr
