@@ -12,6 +12,11 @@ TIMED := $(PYTHON) -m tests.testbed.timed
 unexport PYTHONDONTWRITEBYTECODE
 export PYTHONPYCACHEPREFIX := $(or $(KUBEVIRT_CACHE),$(HOME)/.cache/kubevirt-python)/bytecode
 
+# `eval "$(make env)"` names the cluster that is used without KUBECONFIG, too.
+ifeq ($(KUBECONFIG),$(or $(KUBEVIRT_STATE),$(HOME)/.local/state/kubevirt-python)/kubeconfig)
+unexport KUBECONFIG
+endif
+
 .PHONY: help python setup fmt fields lint lint-fast lint-slow check check-untimed checklist mutants test test-untimed bytecode prepare test-all test-drain test-faults demo down env cluster-up cluster-down images pins sbom dev krew bench-start bench-devices bench-disks bench-network bench-import bench-migrate bench-losses bench-relays bench-api bench-api-aggregator bench-api-scale bench-attacks bench-scale
 
 help:  ## this text

@@ -10,12 +10,24 @@ longest first.
 from __future__ import annotations
 
 import gc
-from typing import TYPE_CHECKING
+import os
+import sys
+from typing import TYPE_CHECKING, Final
 
 import pytest
-from xdist.scheduler import LoadScopeScheduling
+
+try:
+    from xdist.scheduler import LoadScopeScheduling
+except ModuleNotFoundError as error:
+    raise pytest.UsageError("this Python has no pytest-xdist: run `make setup`, then .venv/bin/pytest") from error
 
 from tests import order, parts
+from tests.testbed import layout
+
+# As in the Makefile, for the tests and the programs that they start.
+_BYTECODE: Final = os.environ.setdefault("PYTHONPYCACHEPREFIX", str(layout.cache() / "bytecode"))
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode, sys.pycache_prefix = False, _BYTECODE
 
 if TYPE_CHECKING:
     from xdist.remote import Producer

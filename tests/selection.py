@@ -19,6 +19,7 @@ import collections
 import dataclasses
 import functools
 import os
+import string
 import subprocess
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -135,6 +136,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def decided(ring: Ring, environment: Mapping[str, str] = os.environ, repository: Path = ROOT) -> Selection:
     commit = environment.get(SEED, "") or _git(repository, "rev-parse", "HEAD").strip()
+    if not set(commit) <= set(string.hexdigits):
+        raise pytest.UsageError(f"{SEED}={commit}: give a commit's hexadecimal digits; the first lines of a run name them")
     if ring != "test":
         return Selection(ring, commit, {})
     changed = changed_within_a_day(repository)

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
+import time
 from collections.abc import Iterator
+from typing import Final
 
 from tests.cluster.kube import Kubectl
 
 EVENTS = 15
 KERNEL = ("segfault", "traps:", "oom-kill", "Out of memory")
+_LINE: Final = re.compile(r"\[ *([0-9.]+)\].*")
 
 
-def seen(kubectl: Kubectl) -> str:
+def seen(kubectl: Kubectl, *, since: float) -> str:
+    """``since``: Unix seconds when the failed part of the test began."""
     tables = (("get", "vm,vmmig,pods", "-o", "wide"), ("get", "events", "--sort-by=.metadata.creationTimestamp", "-o", _EVENT))
     objects, events = (_told(kubectl, *arguments) for arguments in tables)
-    return "\n".join((objects, *_endings(kubectl), *events.splitlines()[-EVENTS:], *_kernel()))
+    return "\n".join((objects, *_endings(kubectl), *events.splitlines()[-EVENTS:], *_kernel(since)))
 
 
 _EVENT = "custom-columns=LAST:.lastTimestamp,OF:.involvedObject.name,REASON:.reason,MESSAGE:.message"
@@ -41,6 +46,9 @@ def _endings(kubectl: Kubectl) -> Iterator[str]:
                 yield f"{pod['metadata']['name']} ended with {ended['exitCode']} at {ended.get('finishedAt')}: {words}"
 
 
-def _kernel() -> list[str]:
+def _kernel(since: float) -> list[str]:
+    """Return the kernel's last lines about killed or crashed programs, of ``since`` (Unix seconds) and later."""
+    booted = time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
     said = subprocess.run(["dmesg"], capture_output=True, text=True, timeout=20, check=False).stdout
-    return [line for line in said.splitlines() if any(word in line for word in KERNEL)][-3:]
+    timed = (found for line in said.splitlines() if (found := _LINE.match(line)))
+    return [each[0] for each in timed if booted + float(each[1]) >= since and any(word in each[0] for word in KERNEL)][-3:]

@@ -43,22 +43,29 @@ def pytest_run_alone(item: pytest.Item) -> AbstractContextManager[object]:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
     within = getattr(item, "funcargs", {}).get("kubectl")
     if report.failed and isinstance(within, Kubectl):
-        report.sections.append((f"namespace {within.namespace}", aftermath.seen(within)))
+        report.sections.append((f"namespace {within.namespace}", aftermath.seen(within, since=call.start)))
     return report
 
 
 @pytest.fixture(scope="session")
-def bare_kubeconfig() -> Path:
+def bare_kubeconfig(request: pytest.FixtureRequest) -> Path:
     """Return ``KUBECONFIG``'s path, or start our cluster and return its kubeconfig; our chart may be absent."""
     if not testbed_kubectl.is_own_cluster():
         return Path(os.environ["KUBECONFIG"])
-    cluster.up()
-    cluster.load_busybox()
+    with _shown(request.config):
+        cluster.up()
+        cluster.load_busybox()
     return layout.kubeconfig()
+
+
+def _shown(config: pytest.Config) -> AbstractContextManager[object]:
+    """Let the steps of a start be seen, which takes minutes; several processes would write over each other."""
+    capturing = config.pluginmanager.get_plugin("capturemanager")
+    return contextlib.nullcontext() if capturing is None or hasattr(config, "workerinput") else capturing.global_and_fixture_disabled()
 
 
 @pytest.fixture(scope="session")

@@ -74,6 +74,11 @@ def test_changes_are_those_of_the_day_before_the_last_commit(repository: Path) -
     assert changed_within_a_day(repository) == ["first/a.py", "new/c.py", "new/d.py", "old/e.py"]
 
 
+def test_a_seed_that_is_no_commit_is_refused(repository: Path) -> None:
+    with pytest.raises(pytest.UsageError, match="TESTS_SEED=main: give a commit's hexadecimal digits"):
+        decided("test", {SEED: "main"}, repository)
+
+
 def test_a_moved_file_changes_both_places(repository: Path) -> None:
     git(repository, "config", "diff.renames", "true")
     git(repository, "mv", "old/b.py", "new/b.py")
