@@ -17,7 +17,7 @@ _LINE: Final = re.compile(r"\[ *([0-9.]+)\].*")
 
 
 def seen(kubectl: Kubectl, *, since: float) -> str:
-    """``since``: Unix seconds when the failed part of the test began."""
+    """``since``: Unix seconds."""
     tables = (("get", "vm,vmmig,pods", "-o", "wide"), ("get", "events", "--sort-by=.metadata.creationTimestamp", "-o", _EVENT))
     objects, events = (_told(kubectl, *arguments) for arguments in tables)
     return "\n".join((objects, *_endings(kubectl), *events.splitlines()[-EVENTS:], *_kernel(since)))
@@ -47,7 +47,6 @@ def _endings(kubectl: Kubectl) -> Iterator[str]:
 
 
 def _kernel(since: float) -> list[str]:
-    """Return the kernel's last lines about killed or crashed programs, of ``since`` (Unix seconds) and later."""
     booted = time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
     said = subprocess.run(["dmesg"], capture_output=True, text=True, timeout=20, check=False).stdout
     timed = (found for line in said.splitlines() if (found := _LINE.match(line)))

@@ -74,7 +74,6 @@ def runs_elsewhere(kubectl: Kubectl, name: str, node: str, *, timeout: float) ->
 
 
 def refused(kubectl: Kubectl, pod: str) -> str:
-    """Return why an eviction is refused."""
     try:
         kubectl.api.request("POST", _eviction_path(kubectl, pod), body=_eviction(kubectl, pod))
     except errors.StatusError as error:
