@@ -15,7 +15,15 @@ from controller.reconcilers.launcher_pods import downward_api
 from controller.reconcilers.nodes import baseline_cpu
 from controller.reconcilers.pods import readiness
 
-_OF_POD_METADATA: Final = ("name", "namespace", "uid", "resourceVersion", "deletionTimestamp", "deletionGracePeriodSeconds")
+_OF_POD_METADATA: Final = (
+    "name",
+    "namespace",
+    "uid",
+    "resourceVersion",
+    "creationTimestamp",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+)
 _OF_POD_SPEC: Final = ("automountServiceAccountToken", "nodeName", "restartPolicy", "terminationGracePeriodSeconds")
 _OF_POD_STATUS: Final = ("message", "phase", "podIP", "reason")
 _OF_CONDITION: Final = ("type", "status", "reason", "message", "lastTransitionTime")

@@ -25,6 +25,7 @@ from controller.manager import options, wiring
 from controller.manager.metrics import Metrics
 from controller.reconcilers.indexes import MAX_NAMESAKES
 from controller.reconcilers.settings import Times
+from controller.reconcilers.virtual_machines import image_removal
 from controller.runtime.clock import SystemClock
 from controller.runtime.recorder import Recorder
 from tests.fakes import podrestricting, rbac
@@ -133,8 +134,8 @@ class Cluster:
 
         await self.api.edit(VMS, "ns", name, run)
 
-    async def running(self) -> dict[str, Any]:
-        await self.api.put(VMS, a_vm())
+    async def running(self, **spec: Any) -> dict[str, Any]:
+        await self.api.put(VMS, a_vm(**spec))
         pod = await self.pod()
         await self.start_pod(pod)
         await self.phase_is("Scheduled")
@@ -344,6 +345,19 @@ async def test_a_deleted_machine_goes_when_its_pod_is_gone(api: FakeAPI, cluster
     assert cluster.vm()["metadata"]["finalizers"] == [names.VM_FINALIZER]
     await cluster.end_pod(pod)
     await cluster.until(lambda: api.all(VMS) == [], "the end of the machine")
+
+
+async def test_hanging_image_removal_keeps_no_deleted_machine(api: FakeAPI, cluster: Cluster) -> None:
+    await api.put(CLAIMS, {"metadata": {"name": "memory", "namespace": "ns"}, "spec": {"accessModes": ["ReadWriteMany"]}})
+    pod = await cluster.running(managedSave={"claimName": "memory"})
+    await api.edit(VMS, "ns", "testvm", lambda obj: obj["metadata"].update(deletionTimestamp="2026-01-01T00:00:00Z"))
+    await cluster.until(lambda: api.get(PODS, "ns", name_of(pod))["metadata"].get("deletionTimestamp"), "deletion of the pod")
+    removal = names.removal_pod_name("testvm", uid_of(cluster.vm()))
+    await cluster.end_pod(pod)
+    # FakeAPI dates pods long before image_removal.LIMIT_SECONDS.
+    await cluster.until(lambda: api.all(VMS) == [], "the end of the machine")
+    await cluster.until(lambda: image_removal.KEPT in cluster.events(), "the Event")
+    assert any(f"pod {removal} did not end within 300 s" in each["message"] for each in api.all(EVENTS))
 
 
 async def test_machine_without_its_finalizer_outlives_its_pod(api: FakeAPI, cluster: Cluster) -> None:

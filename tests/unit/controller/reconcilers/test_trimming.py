@@ -1,13 +1,20 @@
 from __future__ import annotations
 
+import ast
 import copy
+import inspect
+import itertools
 import json
-from typing import Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
 
 import pytest
 
+from apiserver.apis.meta.objects import Object, dig
 from apiserver.apis.virt.lifecycle import evictions
 from apiserver.apis.virt.places import names, node_states
+from controller.reconcilers import trimming
 from controller.reconcilers.indexes import node_of_pod
 from controller.reconcilers.migrations import migration_retries
 from controller.reconcilers.pods import ownership, pod_state, readiness
@@ -15,6 +22,7 @@ from controller.reconcilers.trimming import MAX_NAME, MAX_TEXT, trim_claim, trim
 from controller.reconcilers.virtual_machines import attempts, outdated
 from tests.unit.controller.reconcilers.builders import a_migration, a_pod, a_vm
 
+FROM_THE_SERVER: Final = ("fence_agent.py", "trimming.py")
 LONG = {f"a{number}": "" for number in range(10_000)}
 
 
@@ -54,6 +62,46 @@ def test_a_trimmed_pod_is_judged_as_the_whole_one() -> None:
     assert ownership.is_controlled_by(kept, vm)
     assert attempts.is_open(vm) == attempts.is_open(trim_object(vm))
     assert kept["spec"]["containers"][0]["resources"] == {"limits": {names.KVM_RESOURCE: "1", "memory": "1Gi"}}
+
+
+def whole(name: str) -> dict[str, Any]:
+    match name:
+        case "pod":
+            pod = a_pod(deleting=True)
+            pod["metadata"] |= {"creationTimestamp": "2026-01-01T00:00:00Z", "deletionGracePeriodSeconds": 60}
+            pod["spec"] |= {"readinessGates": [{"conditionType": names.GUEST_RUNNING_GATE}], "terminationGracePeriodSeconds": 60}
+            pod["status"] |= {"message": "m", "reason": "r", "podIPs": [{"ip": "10.0.0.1"}]}
+            return pod
+        case "node":
+            allocatable = {"allocatable": {names.KVM_RESOURCE: "1"}}
+            return {"metadata": {"name": "node1"}, "status": {"conditions": [{"type": "Ready"}], **allocatable}}
+        case _:
+            status = {"phase": "Bound", "capacity": {"storage": "1Gi"}}
+            return {"metadata": {"name": "c"}, "spec": {"volumeMode": "Block", "accessModes": ["ReadWriteMany"]}, "status": status}
+
+
+def fields_read(objects: tuple[str, ...]) -> set[tuple[str, ...]]:
+    """Return the paths that reconcilers ``dig``."""
+    found = set()
+    for path in Path(inspect.getfile(trimming)).parent.rglob("*.py"):
+        if path.name in FROM_THE_SERVER:
+            continue
+        for each in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(each, ast.Call) and ast.unparse(each.func) == "dig" and ast.unparse(each.args[0]) in objects:
+                steps = itertools.takewhile(lambda step: isinstance(step, ast.Constant), each.args[1:])
+                found.add(tuple(ast.literal_eval(step) for step in steps))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("name", "objects", "trim"),
+    [("pod", ("pod", "source", "target"), trim_pod), ("node", ("node",), trim_node), ("claim", ("claim", "claims.get(name)"), trim_claim)],
+)
+def test_informers_keep_the_fields_that_reconcilers_read(name: str, objects: tuple[str, ...], trim: Callable[[Object], Object]) -> None:
+    read, obj = fields_read(objects), whole(name)
+    assert len(read) > 1
+    assert [path for path in read if dig(obj, *path) is None] == [], "add them to whole()"
+    assert [path for path in read if dig(trim(obj), *path) is None] == [], "trimming drops them"
 
 
 @pytest.mark.parametrize("place", ["labels", "annotations", "ownerReferences", "finalizers", "env", "containers", "nodeSelector"])

@@ -12,6 +12,7 @@ from controller.reconcilers import disk_claims, precedence
 from controller.reconcilers.actions import CreatePod, Emit, Requeue, WriteStatus
 from controller.reconcilers.launcher_pods import launcher_pod
 from controller.reconcilers.settings import Settings
+from controller.reconcilers.trimming import trim_pod
 from controller.reconcilers.virtual_machines.observed import Observed
 from controller.reconcilers.virtual_machines.virtual_machine_plan import plan
 from tests.unit.controller.reconcilers.builders import UID, a_pod, a_vm, an_attempt
@@ -25,7 +26,8 @@ CLAIMS = {"memory": {"metadata": {"name": "memory"}, "spec": {"volumeMode": "Fil
 
 
 def seen(vm: dict[str, Any], *pods: dict[str, Any], **rest: Any) -> Observed:
-    return Observed(vm=vm, **{"pods": pods, "claims": CLAIMS, "now": NOW, "settings": Settings("launcher"), **rest})
+    kept = tuple(map(trim_pod, pods))
+    return Observed(vm=vm, **{"pods": kept, "claims": CLAIMS, "now": NOW, "settings": Settings("launcher"), **rest})
 
 
 def suspended(**rest: Any) -> dict[str, Any]:

@@ -67,7 +67,8 @@ def seen(
     status = vm.get("status", {})
     own = Absent(status.get("podName", ""), status.get("podUID", ""), status.get("nodeName", ""), lingers)
     evidence = Evidence(unreachable or Unreachable(), (own, *absent_targets))
-    return Observed(vm=vm, pods=pods, claims=claims or {}, settings=Settings("launcher"), evidence=evidence, **{"now": NOW, **rest})
+    kept = tuple(map(trim_pod, pods))
+    return Observed(vm=vm, pods=kept, claims=claims or {}, settings=Settings("launcher"), evidence=evidence, **{"now": NOW, **rest})
 
 
 def kinds(actions: tuple[Action, ...]) -> list[str]:
