@@ -5,25 +5,21 @@
 
 import os
 import resource
-import subprocess
 import sys
 import time
 from collections.abc import Sequence
 
+from tests.testbed.commands import Commands
+
 
 def run(title: str, command: Sequence[str]) -> int:
     before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
-    process = subprocess.Popen(command)
-    while True:
-        try:
-            status = process.wait()
-            break
-        except KeyboardInterrupt:  # the terminal also sent it to the command, which handles it
-            continue
+    with Commands() as commands:
+        status = commands.run(command)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     words = describe(time.monotonic() - began, after.ru_utime - before.ru_utime, after.ru_stime - before.ru_stime, os.getloadavg()[0])
     print(f"{title}: {words}", file=sys.stderr, flush=True)
-    return status if status >= 0 else 128 - status
+    return status
 
 
 def describe(wall: float, user: float, system: float, load: float) -> str:
