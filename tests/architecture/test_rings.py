@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import ast
 import datetime as dt
+import re
 import tomllib
 from pathlib import Path
 
@@ -56,6 +57,20 @@ def test_tests_that_judge_mutants_are_in_make_check() -> None:
 def test_cluster_and_host_tests_can_be_rerun_alone(plugin: str) -> None:
     tree = ast.parse((TESTS / plugin).read_text(encoding="utf-8"))
     assert {"pytest_run_alone", "pytest_runtest_protocol"} <= {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
+
+
+HARM = ("release.uninstall(", "losses.without_", "nodes.restart_kubelet(", 'block("kubectl drain")')
+
+
+def harming() -> dict[str, str]:
+    found = {path.name: path.read_text(encoding="utf-8") for path in (TESTS / "cluster").glob("test_*.py")}
+    return {name: text for name, text in found.items() if any(word in text for word in HARM)}
+
+
+def test_cluster_tests_that_harm_skip_a_users_cluster() -> None:
+    assert len(harming()) >= len(HARM)
+    skipped = re.compile(r"^pytestmark = \[[^\]]*skipif\(\s*not testbed_kubectl\.is_own_cluster\(\)", re.MULTILINE)
+    assert [name for name, text in harming().items() if not skipped.search(text)] == []
 
 
 def is_of_a_test(entry: dict[str, object]) -> bool:

@@ -15,8 +15,16 @@ from tests.cluster.manifests import blank_disk, linux_vm, shared_claim, with_dis
 from tests.cluster.readme import block, environment_of, run
 from tests.cluster.test_node_shutdown import cordoned
 from tests.damage import never_again
+from tests.testbed import kubectl as testbed_kubectl
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.timeout(900),
+    pytest.mark.skipif(
+        not testbed_kubectl.is_own_cluster(),
+        reason="drains a node of all pods, and uncordons all nodes",
+    ),
+]
 
 
 @pytest.fixture

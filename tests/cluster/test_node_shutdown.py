@@ -15,10 +15,15 @@ from tests.cluster.api import is_true
 from tests.cluster.kube import Kubectl, console
 from tests.cluster.manifests import blank_disk, claim_disk, linux_vm, shared_claim, tiny_vm, with_disks
 from tests.damage import never_again
+from tests.testbed import kubectl as testbed_kubectl
 from tests.testbed import layout, logind, nodes
 from tests.testbed.logind import Logind
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.timeout(900),
+    pytest.mark.skipif(not testbed_kubectl.is_own_cluster(), reason="restarts kubelets of this machine, and says that a node is off"),
+]
 
 SETTINGS = {"shutdownGracePeriod": "120s", "shutdownGracePeriodCriticalPods": "30s"}
 """docs/operating/nodes.md, with more time for emulated guests."""

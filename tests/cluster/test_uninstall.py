@@ -13,9 +13,14 @@ import pytest
 from apiserver.apis.meta.objects import Object
 from tests.cluster.kube import Kubectl, eventually
 from tests.cluster.manifests import tiny_vm
+from tests.testbed import kubectl as testbed_kubectl
 from tests.testbed import release
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.timeout(600),
+    pytest.mark.skipif(not testbed_kubectl.is_own_cluster(), reason="removes the release, and the namespace with its etcd"),
+]
 
 CONTROL_PLANE = frozenset({"virt-api", "virt-controller", "virt-handler", "etcd"})
 API_SERVICE = "v1alpha1.kubevirt.io"
