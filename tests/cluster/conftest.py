@@ -73,11 +73,9 @@ def kubeconfig(bare_kubeconfig: Path, testrun_uid: str) -> Path:
     installed = layout.cache() / ".tests-installed"  # by which run: one of its processes installs for all
     with turns.one_at_a_time(layout.cache() / ".tests-install.lock"):
         if not installed.exists() or installed.read_text() != testrun_uid:
-            changed = cluster.load_images() if testbed_kubectl.is_own_cluster() else []
-            known = bool(changed) and release.is_installed()
-            release.install()
-            if known:
-                release.restart(changed)
+            if testbed_kubectl.is_own_cluster():
+                cluster.load_images()
+            release.install_current()
             installed.write_text(testrun_uid)
     return bare_kubeconfig
 

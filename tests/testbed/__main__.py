@@ -11,6 +11,7 @@ from tests.testbed import (
     cluster,
     demo,
     images,
+    kubectl,
     layout,
     nodes,
     packages,
@@ -38,12 +39,9 @@ def _status(_: list[str]) -> int:
 
 
 def _load_images(names: list[str]) -> int:
-    changed = cluster.load_images(names or project_images.NAMES)
-    if changed and release.is_installed():
-        _install([])
-        with progress.step(f"Restart what runs {', '.join(changed)}"):
-            release.restart(changed)
-    return 0
+    cluster.load_images(names or project_images.NAMES)
+    with kubectl.own_cluster():
+        return _install([]) if release.outdated() else 0
 
 
 def _kill_node(names: list[str]) -> int:
@@ -71,7 +69,7 @@ def _undo(_: list[str]) -> int:
 
 def _install(_: list[str]) -> int:
     with progress.step("Install charts/kubevirt"):
-        release.install()
+        release.install_current()
     return 0
 
 

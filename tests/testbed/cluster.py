@@ -110,11 +110,9 @@ def _remove_faulty() -> None:
         _remove()
 
 
-def load_images(names: Sequence[str] = project_images.NAMES) -> list[str]:
+def load_images(names: Sequence[str] = project_images.NAMES) -> None:
     with _alone():
-        chosen = images.ensure([project_images.image_of(name) for name in names])
-        imported = images.import_into_nodes(chosen)
-        return [name for name in names if project_images.reference_of(name) in imported]
+        images.import_into_nodes(images.ensure([project_images.image_of(name) for name in names]))
 
 
 def load_busybox() -> None:

@@ -49,16 +49,12 @@ def _do(*, own: bool) -> None:
         packages.install()
         prepare()
         cluster.up()
-        changed = cluster.load_images()
+        cluster.load_images()
     else:
         progress.say(f"  ▸ using the cluster of KUBECONFIG={kubectl.environment()['KUBECONFIG']}")
         plugin.program()
-        changed = []
     with progress.step(_CHART):
-        known = own and bool(changed) and release.is_installed()
-        release.install()
-        if known:
-            release.restart(changed)
+        release.install_current()
     with progress.step(_CREATE):
         _create_machine(own=own)
     with progress.step(_RUNNING):

@@ -64,7 +64,7 @@ class Image:
 
 
 def digest_of(parts: Iterable[str | bytes | pathlib.Path]) -> str:
-    """Return a hash, twelve hexadecimal digits, of texts, bytes, and files at or below paths (name, content, executable bits)."""
+    """Return a hash of texts, bytes, and files at or below paths (name, content, executable bits)."""
     content = hashlib.sha256()
     for part in parts:
         if isinstance(part, pathlib.Path):
@@ -144,13 +144,14 @@ def _make(image: Image, prefix: str) -> None:
             bill.path_of(older).unlink(missing_ok=True)
 
 
-def import_into_nodes(images: Iterable[Image]) -> set[str]:
+def import_into_nodes(images: Iterable[Image]) -> None:
     chosen = list(images)
     with futures.ThreadPoolExecutor(len(layout.NODES)) as pool:
-        return set().union(*pool.map(lambda node: _import(node, chosen), layout.NODES))
+        for _ in pool.map(lambda node: _import(node, chosen), layout.NODES):
+            pass
 
 
-def _import(node: layout.Node, images: Iterable[Image]) -> set[str]:
+def _import(node: layout.Node, images: Iterable[Image]) -> None:
     present = present_on(node)
     missing: dict[Image, str] = {}
     for image in images:
@@ -167,7 +168,6 @@ def _import(node: layout.Node, images: Iterable[Image]) -> set[str]:
                 # The kubelet mounts image volumes by the image's identifier. containerd sets this name when a reference is new, but not
                 # when an import changes its content.
                 progress.run(nodes.ctr(node, "images", "tag", "--force", "--local", "--skip-reference-check", image.reference, identifier))
-    return {image.reference for image in missing}
 
 
 def present_on(node: layout.Node) -> dict[str, str]:

@@ -16,10 +16,7 @@ _own_only: contextvars.ContextVar[bool] = contextvars.ContextVar("own_only", def
 
 @contextlib.contextmanager
 def own_cluster() -> Iterator[None]:
-    """Let :func:`environment` select our cluster during the block, so code that builds it does not touch another one.
-
-    ``KUBECONFIG`` of this process stays.
-    """
+    """Let :func:`environment` select our cluster during the block, so code that builds it does not touch another one."""
     token = _own_only.set(True)
     try:
         yield

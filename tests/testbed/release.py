@@ -1,9 +1,10 @@
 import fcntl
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
-from tests.testbed import build, kubectl, layout, progress
+from tests.testbed import build, images, kubectl, layout, progress
 
 NAME = "kubevirt"
 NAMESPACE = "kubevirt"
@@ -14,7 +15,7 @@ _WORKLOADS = {"virt-api": "deployment", "virt-controller": "deployment", "virt-h
 
 
 def install(*settings: str, timeout_seconds: int = 480) -> None:
-    """Install or upgrade the chart with optional parts, and wait until every part is ready; ``settings`` are Helm's ``--set`` arguments."""
+    """Install or upgrade the chart with optional parts, and wait until it is ready; ``settings``: Helm's ``--set`` arguments."""
     flags = [word for setting in (*_ALWAYS, *settings) for word in ("--set", setting)]
     if not settings and is_installed():  # the installation checked these objects with the cluster's OpenAPI, half of Helm's work
         flags.append("--disable-openapi-validation")
@@ -41,11 +42,40 @@ def is_installed() -> bool:
     return any(release["name"] == NAME for release in json.loads(releases))
 
 
-def restart(names: Iterable[str]) -> None:
-    """Roll out these images again, where installed, because their tags have new contents; wait until the pods are ready.
+def install_current() -> None:
+    """Install or upgrade the chart, and restart pods with earlier images of the same tags."""
+    install()
+    if kubectl.is_own_cluster() and (names := outdated()):
+        progress.say(f"  … restarting {', '.join(names)}")
+        restart(names)
 
-    etcd stays: its image holds released binaries.
-    """
+
+def outdated() -> list[str]:
+    """Return workloads with pods older than their image, also if an earlier run stopped between import and restart."""
+    found = kubectl.get("pods", "--namespace", NAMESPACE)["items"]
+    return outdated_of(found, {node.name: images.present_on(node) for node in layout.NODES} if found else {})
+
+
+def outdated_of(pods: Iterable[Mapping[str, Any]], present: Mapping[str, Mapping[str, str]]) -> list[str]:
+    """``present``: digests by node and image. etcd stays: its image holds released binaries."""
+    found = {
+        pod["metadata"].get("labels", {}).get("kubevirt.io")
+        for pod in pods
+        if _is_outdated(pod, present.get(pod["spec"].get("nodeName"), {}))
+    }
+    return [name for name in _WORKLOADS if name in found]
+
+
+def _is_outdated(pod: Mapping[str, Any], present: Mapping[str, str]) -> bool:
+    tags = {each["name"]: each["image"] for key in ("initContainers", "containers") for each in pod["spec"].get(key, ())}
+    started = [each for key in ("initContainerStatuses", "containerStatuses") for each in pod["status"].get(key, ()) if each["imageID"]]
+    return "deletionTimestamp" not in pod["metadata"] and any(
+        tags[each["name"]] in present and present.get(each["imageID"]) != present[tags[each["name"]]] for each in started
+    )
+
+
+def restart(names: Iterable[str]) -> None:
+    """Roll out these workloads again, where installed, and wait until the pods are ready."""
     wanted = [f"{_WORKLOADS[name]}/{name}" for name in names if name in _WORKLOADS]
     known = [
         each for each in wanted if kubectl.output("get", each, "--namespace", NAMESPACE, "--ignore-not-found", "--output=name").strip()
@@ -67,7 +97,7 @@ def _environment() -> dict[str, str]:
 
 
 def _helm(*arguments: str, timeout_seconds: float) -> None:
-    """Run Helm once no other run of it is active, because concurrent ones fail."""
+    """Run Helm alone: concurrent runs fail."""
     program = build.program("helm")
     with (layout.cache() / ".helm.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
