@@ -1,6 +1,6 @@
 """The pytest plugin that runs a failed cluster or host test once more, alone: ``--once-more``.
 
-CONTRIBUTING.md has the rules. If the second run succeeds, the test has *flaked*, and the report has the CPU pressure.
+CONTRIBUTING.md has the rules.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import dataclasses
 import re
 import time
 import tomllib
+import traceback
 from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -40,7 +41,7 @@ class Hooks:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    damage: str
+    why_final: str
     guests: Mapping[int, float]
 
 
@@ -107,7 +108,7 @@ class Repeating:
         if report.failed and call.excinfo is not None:
             known = item.stash.get(_FAILURE, None)
             guests = known.guests if known else given_time.look(given_time.guests()).guests
-            item.stash[_FAILURE] = Failure(damage_of(call.excinfo.value) or (known.damage if known else ""), guests)
+            item.stash[_FAILURE] = Failure(_why_final(call.excinfo.value) or (known.why_final if known else ""), guests)
         return report
 
     @pytest.hookimpl(tryfirst=True)
@@ -121,6 +122,22 @@ class Repeating:
         return True
 
 
+def _why_final(error: BaseException) -> str:
+    if damage := damage_of(error):
+        return f"the test saw {damage}"
+    fixture = wider(error)
+    return fixture and f"the teardown of {fixture} failed: a second run has a new {fixture}, and says nothing of this one"
+
+
+def wider(error: BaseException) -> str:
+    """Return the fixture wider than a test that failed at its teardown, or an empty string."""
+    for frame, _ in traceback.walk_tb(error.__traceback__):
+        if frame.f_code is pytest.FixtureDef.finish.__code__ and (fixture := frame.f_locals["self"]).scope != "function":
+            return str(fixture.argname)
+    members = error.exceptions if isinstance(error, BaseExceptionGroup) else ()
+    return next(filter(None, map(wider, members)), "")
+
+
 def _reports(item: pytest.Item, nextitem: pytest.Item | None) -> list[pytest.TestReport]:
     before = given_time.look(given_time.guests())
     first = runtestprotocol(item, log=False, nextitem=nextitem)
@@ -129,9 +146,9 @@ def _reports(item: pytest.Item, nextitem: pytest.Item | None) -> list[pytest.Tes
         return first
     after = given_time.look()
     failure = item.stash.get(_FAILURE, Failure("", {}))
-    if failure.damage:
+    if failure.why_final:
         for report in failed:
-            report.sections.append(("not run again", f"the test saw {failure.damage}"))
+            report.sections.append(("not run again", failure.why_final))
         return first
     if (ended := _torn_down(item)).failed:
         return [*first, ended]

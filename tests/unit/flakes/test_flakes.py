@@ -243,6 +243,77 @@ def test_failing_teardown_is_an_error_without_a_retry(suite: pytest.Pytester) ->
     result.stdout.fnmatch_lines(["*it is there still*"])
 
 
+@pytest.mark.parametrize(
+    "scope", ["scope='module'", "scope='session', autouse=True", "scope='module', params=[1, 2]"], ids=["module", "session", "parameters"]
+)
+def test_failed_teardown_of_a_wider_fixture_fails_the_run(suite: pytest.Pytester, scope: str) -> None:
+    suite.makepyfile(
+        f"""
+        import pytest
+        from conftest import log
+
+        @pytest.fixture({scope})
+        def stubborn():
+            yield
+            log("end")
+            raise OSError("it is there still")
+
+        @pytest.mark.cluster
+        def test_it(stubborn):
+            pass
+        """
+    )
+    result = suite.runpytest_inprocess("--once-more")
+    assert result.ret == 1
+    assert "flaked" not in result.parseoutcomes()
+    assert "alone" not in log(suite)
+    result.stdout.fnmatch_lines(["*not run again*", "the teardown of stubborn failed: *"])
+
+
+def test_failed_teardown_of_the_tests_own_fixture_flakes(suite: pytest.Pytester) -> None:
+    suite.makepyfile(
+        """
+        import pytest
+
+        @pytest.fixture
+        def own(namespace, fails_first):
+            yield
+            assert fails_first()
+
+        @pytest.mark.cluster
+        def test_it(own):
+            pass
+        """
+    )
+    result = suite.runpytest_inprocess("--once-more")
+    assert (result.ret, result.parseoutcomes(), log(suite).count("alone")) == (0, {"flaked": 1}, 1)
+
+
+def test_no_retry_if_own_and_wider_teardown_failed(suite: pytest.Pytester) -> None:
+    suite.makepyfile(
+        """
+        import pytest
+
+        @pytest.fixture(scope="module")
+        def wide():
+            yield
+            raise OSError("wide")
+
+        @pytest.fixture
+        def own(wide):
+            yield
+            raise OSError("own")
+
+        @pytest.mark.cluster
+        def test_it(own):
+            pass
+        """
+    )
+    result = suite.runpytest_inprocess("--once-more")
+    assert result.ret == 1
+    result.stdout.fnmatch_lines(["the teardown of wide failed: *"])
+
+
 @pytest.mark.slow
 def test_the_second_run_has_its_whole_time_and_what_hangs_ends(suite: pytest.Pytester) -> None:
     suite.makepyfile(
