@@ -58,8 +58,13 @@ class Flake:
 
 
 def failures(flaked: Sequence[Flake], ledger: Collection[str]) -> list[str]:
-    known = [f"{each.test} flaked, and {LEDGER} lists it already" for each in flaked if each.test in ledger]
+    names = {_without_parameters(each) for each in ledger}
+    known = [f"{each.test} flaked, and {LEDGER} lists it already" for each in flaked if _without_parameters(each.test) in names]
     return known + ([f"{len(flaked)} tests flaked, more than {MOST}"] if len(flaked) > MOST else [])
+
+
+def _without_parameters(test: str) -> str:
+    return test.partition("[")[0]
 
 
 def listed(path: Path) -> list[str]:

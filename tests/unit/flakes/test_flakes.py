@@ -355,6 +355,8 @@ def test_known_and_too_many_flakes_fail_a_run() -> None:
     flakes = [Flake(name, 0, 0.0, "") for name in "abc"]
     assert failures(flakes[:2], ["c"]) == []
     assert failures(flakes[:1], ["a"]) == ["a flaked, and tests/flakes.toml lists it already"]
+    assert failures([Flake("t[a]", 0, 0.0, "")], ["t[b]"]) == failures([Flake("t[a]", 0, 0.0, "")], ["t"]) != []
+    assert failures([Flake("t[a]", 0, 0.0, "")], ["tt", "[a]"]) == []
     assert failures(flakes, []) == ["3 tests flaked, more than 2"]
 
 
