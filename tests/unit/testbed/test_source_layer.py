@@ -115,15 +115,19 @@ def test_a_change_of_source_leaves_the_image_below_as_it_is(process: project_ima
     assert other.below.digest == image.below.digest
 
 
-def test_bytecode_is_written_next_to_its_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_image_has_bytecode_next_to_its_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KUBEVIRT_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("KUBEVIRT_STATE", str(tmp_path / "state"))
     monkeypatch.setenv("PYTHONPYCACHEPREFIX", str(tmp_path / "elsewhere"))
     loader = source_layer.interpreter_path(tmp_path / "base.tar") / "usr/lib/x86_64-linux-gnu/ld-linux-x86-64.so.2"
     loader.parent.mkdir(parents=True)
-    loader.write_text(f'#!/bin/sh\necho "prefix=$PYTHONPYCACHEPREFIX" >{tmp_path}/environment\n')
+    root = source(tmp_path)
+    loader.write_text(f'#!/bin/sh\necho "prefix=$PYTHONPYCACHEPREFIX" >{root}/usr/module.pyc\n')
     loader.chmod(0o755)
 
-    source_layer.compile_source(tmp_path, tmp_path / "base.tar")
+    source_layer.write(tmp_path / "upper.tar", REFERENCE, below(tmp_path), root, tmp_path / "base.tar")
 
-    assert (tmp_path / "environment").read_text() == "prefix=\n"
+    last = oci.manifest_of(tmp_path / "upper.tar")["layers"][-1]["digest"].removeprefix("sha256:")
+    with tarfile.open(fileobj=io.BytesIO(blobs(tmp_path / "upper.tar")[f"blobs/sha256/{last}"])) as layer:
+        assert (file := layer.extractfile("usr/module.pyc")) is not None
+        assert file.read() == b"prefix=\n"
