@@ -73,6 +73,23 @@ def test_cluster_tests_that_harm_skip_a_users_cluster() -> None:
     assert [name for name, text in harming().items() if not skipped.search(text)] == []
 
 
+def recipe(target: str) -> str:
+    text = (ROOT / "Makefile").read_text(encoding="utf-8").replace("\\\n", "")
+    return text.partition(f"\n{target}:")[2].partition("\n\n")[0]
+
+
+def test_parts_of_make_check_are_the_whole_ring() -> None:
+    found = re.findall(r'"\$\(PY\) -m pytest -q --ring check --part (\d+)/(\d+) tests"', recipe("check-untimed"))
+    assert sorted(found) == [(str(number), str(len(found))) for number in range(1, len(found) + 1)] != []
+
+
+def test_make_test_runs_the_rest_with_retries() -> None:
+    runs = [line.split() for line in recipe("test-untimed").splitlines() if " --after-check " in line]
+    assert len(runs) == 1
+    assert {"--once-more", "--ring", "$(RING)", "tests"} <= set(runs[0])
+    assert "check-untimed" in recipe("test-untimed")
+
+
 def is_of_a_test(entry: dict[str, object]) -> bool:
     file, _, name = str(entry["test"]).partition("::")
     is_there = (ROOT / file).is_file() and f"def {name.partition('[')[0]}(" in (ROOT / file).read_text(encoding="utf-8")

@@ -191,6 +191,14 @@ def test_modules_without_more_tests_are_not_imported_again() -> None:
     assert [Selection("all", "0", {}, after_check=True).has_module(each) for each in (short, slow, sampled)] == [False, True, True]
 
 
+@pytest.mark.parametrize("mark", ["slow", "host", "cluster"])
+def test_marked_tests_run_after_the_ring_check(request: pytest.FixtureRequest, mark: str) -> None:
+    selection = Selection("test", "0", {}, after_check=True)
+    assert not selection.has(request.node, {})
+    request.node.add_marker(mark)
+    assert selection.has(request.node, {})
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("options", "collected"), [((), {"unit", "component"}), (("--after-check",), {"component"})])
 def test_a_run_after_that_of_check_leaves_out_what_that_one_ran(options: tuple[str, ...], collected: set[str]) -> None:
