@@ -38,8 +38,8 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
         return (yield)
 
 
-def pytest_run_alone(item: pytest.Item) -> AbstractContextManager[object]:
-    return _TURN.alone(item.path)
+def pytest_run_alone(item: pytest.Item, turn: turns.Turn = _TURN) -> AbstractContextManager[object]:
+    return turn.alone(item.path)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster import turns
+from tests.cluster import conftest, turns
 
 TESTS = Path(turns.__file__).parent
 TOGETHER, TOO, ALONE = TESTS / "test_claims.py", TESTS / "test_cloud.py", TESTS / "test_drain.py"
@@ -71,6 +71,13 @@ def test_test_run_alone_meets_no_other_until_its_module_ends(lock: Path) -> None
     assert not may(lock, fcntl.LOCK_SH)
     one.begin(TOO)
     assert may(lock, fcntl.LOCK_SH)
+
+
+def test_second_run_of_a_cluster_test_meets_no_other(lock: Path, request: pytest.FixtureRequest) -> None:
+    turn = turns.Turn(lock)
+    with conftest.pytest_run_alone(request.node, turn):
+        assert not may(lock, fcntl.LOCK_SH)
+    turn.end()
 
 
 def test_waiting_exclusive_turn_is_not_overtaken(lock: Path) -> None:
