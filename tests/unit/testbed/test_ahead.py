@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import time
 from pathlib import Path
 
@@ -19,8 +20,13 @@ def test_failed_background_fails_the_run_and_shows_its_log(tmp_path: Path, capsy
     assert "out of disk" in capsys.readouterr().err
 
 
-def test_a_command_that_fails_ends_the_background(tmp_path: Path) -> None:
+def test_a_command_that_fails_ends_all_of_the_background(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "open")
+    reading = os.open(tmp_path / "open", os.O_RDONLY | os.O_NONBLOCK)
+    background = f"exec >{tmp_path}/open; sleep 50 & touch {tmp_path}/begun; wait"
     began = time.monotonic()
-    assert ahead.run(f"sleep 60; touch {tmp_path}/built", ["sh", "-c", "exit 4"], tmp_path / "log") == 4
+    assert ahead.run(background, ["sh", "-c", f"until test -e {tmp_path}/begun; do sleep 0.05; done; exit 4"], tmp_path / "log") == 4
+    os.set_blocking(reading, True)
+    assert os.read(reading, 1) == b""
+    os.close(reading)
     assert time.monotonic() - began < 30
-    assert not (tmp_path / "built").exists()
