@@ -166,3 +166,17 @@ def test_doomed_pods_end_before_the_deadline() -> None:
     assert killer.ended.is_set()
     killer.doom(frozenset({OTHER}))
     assert not killer.ended.is_set()
+
+
+def test_pods_doomed_during_a_look_have_not_ended() -> None:
+    def end(pods: object) -> tuple[Process, ...]:
+        if pods == {UID}:
+            killer.doom(frozenset({OTHER}))
+        return ()
+
+    killer = Killer(lambda: 0.0, end)
+    killer.doom(frozenset({UID}))
+    killer.look()
+    assert not killer.ended.is_set()
+    killer.look()
+    assert killer.ended.is_set()
