@@ -4,6 +4,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+import pytest
+
 from apiserver.apis.meta import errors
 from apiserver.client.rest import Client
 from controller.manager import uninstall
@@ -47,6 +49,29 @@ async def test_sets_and_migrations_go_before_their_machines() -> None:
         assert done
         assert [path.rsplit("/", 1)[-1] for method, path, _ in api.writes if method == "DELETE"] == ["web", "m", "a", "b"]
         assert not api.all(VMS)
+
+
+@pytest.mark.parametrize("collection", [SETS, MIGRATIONS])
+async def test_no_machine_is_deleted_beside_its_set_or_migration(collection: str) -> None:
+    async with cluster() as (api, client):
+        await api.put(collection, machine("first", finalizers=["example.com/slow"]))
+        await api.put(VMS, machine("a"))
+
+        done, _ = await shut_down(client)
+
+        assert not done
+        assert [path for method, path, _ in api.writes if method == "DELETE"] == [f"{collection}/default/first"]
+
+
+async def test_a_machine_made_again_since_the_look_stays() -> None:
+    async with cluster() as (api, client):
+        seen = await api.put(VMS, machine("a"))
+        await api.remove(VMS, "default", "a")
+        again = await api.put(VMS, machine("a"))
+
+        await uninstall._delete(client, uninstall.Left((), (), (seen,), ()))
+
+        assert api.all(VMS) == [again]
 
 
 async def test_uninstall_waits_for_guest_pods_and_names_the_rest() -> None:
