@@ -15,7 +15,7 @@ from apiserver.client.rest import Client
 from certs import reading
 from certs.reading import Certificate
 from certs.renewal import Policy
-from controller.reconcilers.certificates.consumers import API_SERVICE, ETCD
+from controller.reconcilers.certificates.consumers import API_SERVICE, ETCD, ETCD_BUNDLE_ANNOTATION, EtcdRestart
 from controller.reconcilers.certificates.rotate_certificates import CertificateRotation, authorities
 from tests.fakes import rbac
 from tests.fakes.kubeapi import FakeAPI
@@ -34,7 +34,7 @@ ALL = {authority.secret for authority in authorities(NAMESPACE)} | {
 
 class World:
     def __init__(self, api: FakeAPI, client: Client) -> None:
-        self.api = api
+        self.api, self.client = api, client
         self.now = START
         self.rotation = CertificateRotation(client, NAMESPACE, policy=POLICY, clock=lambda: self.now)
 
@@ -249,6 +249,14 @@ async def test_next_authority_waits_for_an_unreachable_consumer(world: World) ->
 
     assert world.certificate("kubevirt-etcd-ca") == old
     assert world.certificate("kubevirt-ca").not_before > old.not_before
+
+
+@pytest.mark.parametrize(("observed", "fingerprint"), [(1, ""), (2, "new")])
+async def test_an_unobserved_template_has_restarted_no_pod(world: World, observed: int, fingerprint: str) -> None:
+    stateful_set = world.api.get(STATEFUL_SETS, NAMESPACE, ETCD)
+    stateful_set["metadata"] |= {"generation": 2, "annotations": {ETCD_BUNDLE_ANNOTATION: "new"}}
+    stateful_set["status"] |= {"observedGeneration": observed, "currentRevision": "old", "updateRevision": "old"}
+    assert await EtcdRestart(world.client, NAMESPACE).fingerprint() == fingerprint
 
 
 async def test_everything_is_recreated_after_years_of_standstill(world: World) -> None:

@@ -389,6 +389,38 @@ async def test_a_refused_machine_is_told_in_the_status(tmp_path: Path) -> None:
         await cluster.until(lambda found, _: reason(found) == "")
 
 
+def reconciler(client: Client) -> tuple[ReplicaSets, Informers]:
+    informers = Informers(**{name: source.informer(client, "kubevirt") for name, source in SOURCES.items()})
+    clock = SystemClock()
+    return ReplicaSets(client, Recorder(client, "test", clock), clock, informers), informers
+
+
+async def test_owners_of_a_machine_changed_since_the_look_stay() -> None:
+    api = FakeAPI()
+    seen = await api.put(VMS, {"metadata": {"name": "one", "namespace": "ns", "labels": WEB}})
+    await api.edit(VMS, "ns", "one", lambda found: found["metadata"].update(labels={"app": "debug"}))
+    async with api.serving() as config, Client(config, user_agent="test") as client:
+        sets, _ = reconciler(client)
+        with pytest.raises(errors.Conflict):
+            await sets._adopt({**a_manifest(), "metadata": {"name": "web", "namespace": "ns", "uid": "u"}}, seen)
+    assert "ownerReferences" not in api.get(VMS, "ns", "one")["metadata"]
+
+
+async def test_each_batch_of_writes_is_twice_the_last() -> None:
+    batches: list[list[int]] = [[]]
+
+    async def write(number: int) -> None:
+        batches[-1].append(number)
+        await asyncio.sleep(0)
+        if number == batches[-1][-1]:
+            batches.append([])
+
+    async with FakeAPI().serving() as config, Client(config, user_agent="test") as client:
+        sets, _ = reconciler(client)
+        await sets._in_batches(a_manifest(), "FailedCreate", range(8), write)
+    assert [len(each) for each in batches] == [1, 2, 4, 1, 0]
+
+
 async def test_a_refused_machine_is_tried_again_later() -> None:
     def refuse(_path: str, _obj: Object) -> None:
         raise errors.Forbidden("exceeded quota")
@@ -397,11 +429,9 @@ async def test_a_refused_machine_is_tried_again_later() -> None:
     api.admit = refuse
     await api.put(REPLICA_SETS.path(), {**a_manifest(replicas=1), "metadata": {"name": "web", "namespace": "ns"}})
     async with api.serving() as config, Client(config, user_agent="test") as client, asyncio.TaskGroup() as tasks:
-        informers = Informers(**{name: source.informer(client, "kubevirt") for name, source in SOURCES.items()})
+        sets, informers = reconciler(client)
         running = tasks.create_task(informers.replica_sets.run())
         await promptly(lambda: informers.replica_sets.get("ns", "web"), 20)
-        clock = SystemClock()
-        sets = ReplicaSets(client, Recorder(client, "test", clock), clock, informers)
         assert await sets.reconcile(NamespacedName("ns", "web")) == Result(REFUSED_SECONDS)
         assert reason(api.get(REPLICA_SETS.path(), "ns", "web")) == "FailedCreate"
         running.cancel()
