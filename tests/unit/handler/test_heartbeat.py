@@ -13,6 +13,7 @@ from apiserver.apis.virt.places import names
 from apiserver.client.rest import Client, TransportError
 from handler import heartbeat
 from handler.devices.acceleration import Verdict
+from tests.unit.controller.virtualtime import in_virtual_time
 
 VERDICT = Verdict(accelerated=False, reason="test")
 
@@ -82,6 +83,17 @@ async def test_a_renewal_that_fails_is_made_up_for_by_the_next(fault: Exception 
     renewed = [each["spec"]["renewTime"] for each in leases.written]
     assert renewed == sorted(set(renewed))
     assert leases.asked == len(renewed) + (fault is not None and not isinstance(fault, errors.NotFound))
+
+
+@in_virtual_time
+async def test_a_renewal_that_hangs_costs_no_lease() -> None:
+    leases = Leases(TimeoutError())
+    async with asyncio.TaskGroup() as tasks:
+        beating = tasks.create_task(heartbeat.run(cast(Client, leases), "node1", "leases", lambda: VERDICT, Clock()))
+        while not leases.written:
+            await asyncio.sleep(1)
+        beating.cancel()
+    assert asyncio.get_running_loop().time() < heartbeat.DURATION_SECONDS
 
 
 async def beats(leases: Leases, count: int) -> list[Any]:
