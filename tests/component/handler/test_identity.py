@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from apiserver.apis.virt.places import names
+from apiserver.client.backoff import Backoff
 from apiserver.client.config import Config
 from apiserver.client.rest import Client
 from certs import issuing, peers
@@ -24,6 +25,7 @@ from controller.reconcilers.certificates.node_certificates import Signing
 from controller.runtime.clock import SystemClock
 from handler.identity import keys
 from handler.identity.keeping import Identity
+from handler.identity.plan import Requeue
 from tests.component.handler.tls import NAMESPACE, Operator, publish_trust
 from tests.component.handler.world import eventually
 from tests.fakes import rbac
@@ -205,6 +207,15 @@ async def test_certificate_due_at_issue_is_not_requested_endlessly(world: World)
         await eventually(identity.ready.is_set)
         await asyncio.sleep(1.5)
     assert len(world.requests()) <= 3
+
+
+async def test_a_certificate_that_is_not_due_ends_long_pauses(world: World, tmp_path: Path) -> None:
+    backoff = Backoff(1.0, 100.0)
+    async with Client(world.config, user_agent="test") as client:
+        identity = Identity(client, "n1", NAMESPACE, tmp_path / "n1", world.clock)
+        assert max(backoff.next() for _ in range(5)) > 1.0
+        assert await identity._apply(Requeue(5.0), backoff) == 5.0
+    assert backoff.next() <= 1.0
 
 
 async def test_present_certificate_serves_while_none_is_signed(world: World) -> None:

@@ -45,7 +45,8 @@ VM: dict[str, Any] = {
 def with_device(pod: Pod, root: Path) -> Iterator[tuple[Pod, int]]:
     (root / "dev").mkdir(parents=True)
     minor = free_minor()
-    os.mknod(root / macvtap.path_of(minor)[1:], 0o600 | stat.S_IFCHR, os.makedev(macvtap.driver() or 0, minor))
+    for each in (minor, minor + 1):
+        os.mknod(root / macvtap.path_of(each)[1:], 0o600 | stat.S_IFCHR, os.makedev(macvtap.driver() or 0, each))
     descriptor = os.open(root, os.O_PATH)
     try:
         yield dataclasses.replace(pod, launcher=dataclasses.replace(pod.launcher, root=descriptor)), minor
@@ -195,9 +196,9 @@ async def test_guest_hears_multicast_and_no_foreign_unicast(world: World) -> Non
     assert LAST in world.tap.receive(lambda frame: EVIL in frame or LAST in frame)
 
 
-async def test_the_pods_user_may_open_the_device_that_is_the_guests(world: World) -> None:
-    found = os.stat(macvtap.path_of(world.minor)[1:], dir_fd=world.pod.launcher.root)
-    assert (found.st_uid, stat.S_IMODE(found.st_mode)) == (layout.USER_ID, 0o660)
+async def test_the_pods_user_may_open_only_the_guests_device(world: World) -> None:
+    found = [os.stat(macvtap.path_of(each)[1:], dir_fd=world.pod.launcher.root) for each in (world.minor, world.minor + 1)]
+    assert [(each.st_uid, stat.S_IMODE(each.st_mode)) for each in found] == [(layout.USER_ID, 0o660), (0, 0o600)]
     links = {each["ifname"]: each for each in await namespaces.links(world.pod.launcher.network)}
     assert (links[TAP]["ifindex"], links[TAP]["mtu"], links[TAP]["address"]) == (network.MACVTAP_INDEX + world.minor, 1400, MAC)
     assert not [each for each in links if each.startswith(network.MACVTAP_HOLDER)]
