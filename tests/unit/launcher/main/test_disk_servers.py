@@ -56,6 +56,13 @@ async def test_a_start_waits_for_the_servers_of_all_disks(world: World, answers:
     assert len(world.hypervisor.created) == 1
 
 
+async def test_any_of_a_disks_servers_may_answer() -> None:
+    network = FakeNetwork()
+    network.ports = {6789}
+    monitors = {"silent": (("one", 3300), ("two", 3301)), "ceph": (("one", 3300), ("two", 6789))}
+    assert await disk_servers.without_answer(monitors, network) == ("silent",)
+
+
 async def test_unresolved_host_names_are_told(world: World, answers: FakeNetwork) -> None:
     specification = {"devices": {"disks": [{**NBD, "source": {"host": "nbd.invalid"}}, ISCSI]}}
     with pytest.raises(RequestRefused) as refused:

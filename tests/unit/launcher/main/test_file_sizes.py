@@ -45,6 +45,14 @@ def test_existing_disk_grows_to_the_requested_size_only(disk: Path, before: int,
     assert disk.stat().st_blocks * 512 <= before + 4096
 
 
+def test_a_new_size_is_durable(disk: Path) -> None:
+    disk.write_bytes(bytes(MIB))
+    synced: list[int] = []
+    with system_calls.at(os.fsync, lambda: synced.append(disk.stat().st_size)):
+        file_sizes.prepare(specification("3Mi"))
+    assert synced == [3 * MIB]
+
+
 @pytest.mark.parametrize("fields", [{"readOnly": True}, {"source": {"name": "c", "ephemeral": True, "sizeLimit": "1Gi"}}], ids=str)
 def test_a_disk_that_the_guest_does_not_write_stays_as_it_is(disk: Path, fields: dict[str, Any]) -> None:
     disk.write_bytes(b"x" * 100)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 from collections.abc import Callable
 from pathlib import Path
@@ -57,6 +58,14 @@ async def test_disk_is_attached_once_and_the_others_keep_their_names(world: Worl
         await world.domain.handle(messages.DetachDisk("data"))
     assert disks(world) == {"root": "vda", "logs": "vdc"}
     await world.domain.handle(messages.AttachDisk(a_disk()))
+    assert disks(world) == {"root": "vda", "data": "vdb", "logs": "vdc"}
+
+
+async def test_disks_attached_at_once_get_different_names(world: World) -> None:
+    await world.domain.handle(SYNC)
+    async with asyncio.TaskGroup() as group:
+        for name in ("data", "logs"):
+            group.create_task(world.domain.handle(messages.AttachDisk(a_disk(name))))
     assert disks(world) == {"root": "vda", "data": "vdb", "logs": "vdc"}
 
 

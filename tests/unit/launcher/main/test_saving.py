@@ -100,7 +100,12 @@ async def test_guest_with_a_disk_in_its_pod_is_not_saved(world: World, claim: Pa
 
 async def test_failed_save_leaves_the_guest_and_no_file(world: World, claim: Path) -> None:
     await world.domain.handle(SYNC)
-    world.hypervisor.fail_next = HypervisorError("save domain: No space left on device")
+
+    async def failing(_call: Call) -> None:
+        kept(claim, f"{ID}.partial")
+        raise HypervisorError("save domain: No space left on device")
+
+    world.hypervisor.intercept("save", failing)
     await world.domain.handle(SUSPEND)
     await world.until(lambda: told(world)[0] == "failed")
     assert told(world)[1] == "save domain: No space left on device"
@@ -112,12 +117,12 @@ async def test_failed_save_leaves_the_guest_and_no_file(world: World, claim: Pat
 
 def test_a_claim_without_room_is_known_before(tmp_path: Path) -> None:
     def full(_path: object) -> os.statvfs_result:
-        return os.statvfs_result((4096, 4096, 100, 100, 100, 0, 0, 0, 0, 255))
+        return os.statvfs_result((1 << 20, 1 << 20, 1000, 255, 255, 0, 0, 0, 0, 255))
 
     kept(tmp_path / "u-1", OTHER)
     with pytest.raises(saved_images.ImageUnusable) as refused:
         saved_images.make_room("u-1", 128 << 20, tmp_path, full)
-    assert str(refused.value) == "the storage of spec.managedSave has 0 MiB free, and the guest's memory and 128 MiB need 256 MiB"
+    assert str(refused.value) == "the storage of spec.managedSave has 255 MiB free, and the guest's memory and 128 MiB need 256 MiB"
     assert names(tmp_path / "u-1") == []
 
 
