@@ -182,6 +182,28 @@ def test_damage_is_never_run_again(suite: pytest.Pytester) -> None:
     result.stdout.fnmatch_lines(["*not run again*", "the test saw two QEMU"])
 
 
+def test_damage_is_known_after_a_failed_teardown(suite: pytest.Pytester) -> None:
+    suite.makepyfile(
+        """
+        import pytest
+        from tests.damage import never_again
+
+        @pytest.fixture
+        def own(namespace):
+            yield
+            raise OSError("own")
+
+        @pytest.mark.cluster
+        def test_it(own, fails_first):
+            with never_again("two QEMU"):
+                assert fails_first()
+        """
+    )
+    result = suite.runpytest_inprocess("--once-more")
+    assert (result.ret, log(suite).count("alone")) == (1, 0)
+    result.stdout.fnmatch_lines(["the test saw two QEMU"])
+
+
 def test_a_run_fails_for_a_flake_that_the_ledger_has(suite: pytest.Pytester) -> None:
     suite.makepyfile(test_it=SUITE)
     ledger(suite, "test_it.py::test_after")
