@@ -54,7 +54,7 @@ class Flake:
     file: str
 
     def __str__(self) -> str:
-        return f"FLAKED {self.test}: CPU pressure {self.pressure} %, guests had {self.guest_seconds:.1f} s; {self.file}"
+        return f"{self.test}: CPU pressure {self.pressure} %, guests had {self.guest_seconds:.1f} s; {self.file}"
 
 
 def failures(flaked: Sequence[Flake], ledger: Collection[str]) -> list[str]:
@@ -248,5 +248,5 @@ class Telling:
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         if self._flaked:
             terminalreporter.section("flaked tests")
-            for line in [*self._flaked, *failures(self._flaked, self._ledger)]:
-                terminalreporter.line(str(line))
+            for line in [*(f"FLAKED {each}" for each in self._flaked), *failures(self._flaked, self._ledger)]:
+                terminalreporter.line(line)
