@@ -34,7 +34,7 @@ for number in (signal.SIGINT, signal.SIGTERM):
 pathlib.Path("ready").touch()
 while not heard:
     time.sleep(0.05)
-time.sleep(1)
+time.sleep(1)  # a second signal would come by then
 pathlib.Path("heard").write_text(" ".join(heard))
 """
 NAMES = ("background", "hidden", "shown")

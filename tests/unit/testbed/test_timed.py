@@ -40,3 +40,19 @@ def test_make_keeps_bytecode_outside_the_work_tree(tmp_path: Path) -> None:
     lines = done.stdout.splitlines()
     assert f"PYTHONPYCACHEPREFIX={tmp_path}/bytecode" in lines
     assert not [line for line in lines if line.startswith("PYTHONDONTWRITEBYTECODE=")]
+
+
+@pytest.mark.parametrize(("given", "known"), [("{state}/kubeconfig", []), ("/a/users/kubeconfig", ["KUBECONFIG=/a/users/kubeconfig"])])
+def test_kubeconfig_of_make_env_is_the_own_cluster(tmp_path: Path, given: str, known: list[str]) -> None:
+    environment = {**os.environ, "KUBEVIRT_STATE": str(tmp_path), "KUBECONFIG": given.format(state=tmp_path)}
+    words = ["make", "--silent", "--eval", "probe: ; @env", "probe"]
+    done = subprocess.run(words, cwd=layout.REPOSITORY, env=environment, capture_output=True, text=True, check=True)
+    assert [line for line in done.stdout.splitlines() if line.startswith("KUBECONFIG=")] == known
+
+
+def test_pytest_without_make_keeps_bytecode_too(tmp_path: Path) -> None:
+    given = {name: value for name, value in os.environ.items() if name not in {"PYTHONPYCACHEPREFIX", "PYTEST_XDIST_WORKER"}}
+    given |= {"PYTHONDONTWRITEBYTECODE": "1", "KUBEVIRT_CACHE": str(tmp_path)}
+    words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--collect-only", "tests/unit/testbed/test_timed.py"]
+    subprocess.run(words, cwd=layout.REPOSITORY, env=given, capture_output=True, check=True)
+    assert list((tmp_path / "bytecode").rglob("test_timed.*.pyc"))
