@@ -80,11 +80,11 @@ def _expected(*, own: bool) -> dict[str, float]:
         if process.extra is not None and not project_images.wheels_path(process).exists():
             steps[project_images.wheels_title(process)] = recorded["wheels"]
     for name in project_images.NAMES:
-        image = project_images.image_of(name)
-        if image.below is not None and not images.is_built(image.below):
-            steps[images.title(image.below)] = recorded[name]
-        if not images.is_built(image):
-            steps[images.title(image)] = recorded["source" if image.below is not None else "image-etcd" if name == "etcd" else name]
+        lowest, *upper = project_images.image_of(name).chain
+        if not images.is_built(lowest):
+            steps[images.title(lowest)] = recorded["image-etcd" if name == "etcd" else name]
+        if upper and not images.is_built(upper[-1]):
+            steps[images.title(upper[-1])] = recorded["source"]
     return steps
 
 

@@ -3,11 +3,12 @@
 An archive's name has a digest of its sources, so unchanged images are neither built nor imported again.
 """
 
+import contextlib
 import dataclasses
 import fcntl
 import hashlib
 import pathlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent import futures
 
 from tests.testbed import bill, build, layout, nodes, oci, progress
@@ -58,9 +59,16 @@ class Image:
     """The image with all layers but the last; the archive leaves these out."""
 
     @property
+    def prefix(self) -> str:
+        return self.reference.rpartition("/")[2].partition(":")[0] + "-"
+
+    @property
     def archive(self) -> pathlib.Path:
-        name = self.reference.rpartition("/")[2].partition(":")[0]
-        return layout.cache() / "images" / f"{name}-{self.digest}.tar"
+        return layout.cache() / "images" / f"{self.prefix}{self.digest}.tar"
+
+    @property
+    def chain(self) -> list["Image"]:
+        return [*(self.below.chain if self.below else ()), self]
 
 
 def digest_of(parts: Iterable[str | bytes | pathlib.Path]) -> str:
@@ -121,24 +129,29 @@ def title(image: Image) -> str:
 def is_built(image: Image) -> bool:
     if image.below is None or not image.archive.exists():
         return image.archive.exists()
-    return image.below.archive.exists() and oci.lies_on(image.archive, image.below.archive)
+    return is_built(image.below) and oci.lies_on(image.archive, image.below.archive)
 
 
 def _ensure(image: Image) -> None:
-    if image.below is not None:
-        _ensure(image.below)
-    prefix = image.archive.name.removesuffix(f"{image.digest}.tar")
+    for each in image.chain:
+        with locked(each):
+            if not is_built(each):
+                _make(each)
+
+
+@contextlib.contextmanager
+def locked(image: Image) -> Iterator[None]:
+    """Lock out other writers. A holder may lock images below, not above."""
     image.archive.parent.mkdir(parents=True, exist_ok=True)
-    with (image.archive.parent / f".{prefix}lock").open("w") as lock:
+    with (image.archive.parent / f".{image.prefix}lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if not is_built(image):
-            _make(image, prefix)
+        yield
 
 
-def _make(image: Image, prefix: str) -> None:
+def _make(image: Image) -> None:
     with progress.step(title(image)):
         image.make(image.archive)
-    for older in image.archive.parent.glob(f"{prefix}{'[0-9a-f]' * 12}.tar"):
+    for older in image.archive.parent.glob(f"{image.prefix}{'[0-9a-f]' * 12}.tar"):
         if older != image.archive:
             older.unlink(missing_ok=True)
             bill.path_of(older).unlink(missing_ok=True)
@@ -152,22 +165,25 @@ def import_into_nodes(images: Iterable[Image]) -> None:
 
 
 def _import(node: layout.Node, images: Iterable[Image]) -> None:
-    present = present_on(node)
-    missing: dict[Image, str] = {}
-    for image in images:
-        manifest, identifier = _digests(image.archive)
-        if present.get(image.reference) != manifest or present.get(identifier) != manifest:
-            # The other archive leaves out the lower layers. As a separate image they stay for the next version.
-            if image.below is not None and present.get(image.below.reference) != oci.digest_of(image.below.archive):
-                missing[image.below] = _digests(image.below.archive)[1]
-            missing[image] = identifier
-    if missing:
-        with progress.step(f"Import {', '.join(image.reference.rpartition('/')[2] for image in missing)} on {node.name}"):
-            for image, identifier in missing.items():
+    absent = absent_of(images, present_on(node))
+    if absent:
+        with progress.step(f"Import {', '.join(image.reference.rpartition('/')[2] for image in absent)} on {node.name}"):
+            for image, identifier in absent.items():
                 progress.run(nodes.ctr(node, "images", "import", "--local", image.archive))
                 # The kubelet mounts image volumes by the image's identifier. containerd sets this name when a reference is new, but not
                 # when an import changes its content.
                 progress.run(nodes.ctr(node, "images", "tag", "--force", "--local", "--skip-reference-check", image.reference, identifier))
+
+
+def absent_of(images: Iterable[Image], present: Mapping[str, str]) -> dict[Image, str]:
+    """Return images to import, in order, with identifiers. ``present``: digests by name."""
+    absent: dict[Image, str] = {}
+    for image in images:
+        manifest, identifier = _digests(image.archive)
+        if present.get(image.reference) != manifest or present.get(identifier) != manifest:
+            # Lower layers are separate images, which stay for the next version.
+            absent |= {**absent_of([image.below] if image.below else [], present), image: identifier}
+    return absent
 
 
 def present_on(node: layout.Node) -> dict[str, str]:

@@ -1,7 +1,7 @@
-"""Writes a container image of a few files as an OCI archive, without a container engine.
+"""Writes container images as OCI archives, without a container engine.
 
-For images of one static program (the sandbox, DNS, the tests' busybox), and for images that add one layer to another image and leave out
-its layers. Importers take the name from the annotations ``org.opencontainers.image.ref.name`` and ``io.containerd.image.name``.
+For images of one static program, and for layers over another image. Importers take the name from the annotations
+``org.opencontainers.image.ref.name`` and ``io.containerd.image.name``.
 """
 
 import gzip
@@ -10,7 +10,8 @@ import io
 import json
 import pathlib
 import tarfile
-from collections.abc import Mapping, Sequence
+import zlib
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tests.testbed import progress
@@ -20,6 +21,9 @@ _CONFIG = "application/vnd.oci.image.config.v1+json"
 _LAYER = "application/vnd.oci.image.layer.v1.tar"
 _COMPRESSED_LAYER = f"{_LAYER}+gzip"
 _QUICKEST = 1
+
+Layer = Mapping[str, tuple[int, bytes | None]]
+"""Mode and content by path; directories have ``None``."""
 
 
 def write(
@@ -43,12 +47,12 @@ def write(
     _write(archive, reference, configuration, [_descriptor(_LAYER, layer)], layer)
 
 
-def write_over(archive: pathlib.Path, reference: str, below: pathlib.Path, layer: bytes) -> None:
-    """Write ``archive``: the image of the archive ``below`` with one more layer, a tar file.
+def write_over(archive: pathlib.Path, reference: str, below: pathlib.Path, added: Layer) -> None:
+    """Write ``archive``: the image of the archive ``below`` with one more layer.
 
-    The new archive names the layers of ``below`` without containing them; a node gets them from that archive.
+    It names the layers of ``below`` without containing them.
     """
-    manifest = manifest_of(below)
+    manifest, layer = manifest_of(below), _tar_of(added)
     configuration = blob_of(below, manifest["config"]["digest"])
     configuration["rootfs"]["diff_ids"].append(_digest(layer))
     configuration.setdefault("history", []).append({"created_by": "tests/testbed/source_layer.py"})
@@ -58,8 +62,14 @@ def write_over(archive: pathlib.Path, reference: str, below: pathlib.Path, layer
 
 
 def lies_on(archive: pathlib.Path, below: pathlib.Path) -> bool:
-    """Return whether ``archive``, written by :func:`write_over`, names exactly the layers of ``below`` under its own one."""
+    """Return whether ``archive`` names exactly the layers of ``below`` under its own one."""
     return bool(manifest_of(archive)["layers"][:-1] == manifest_of(below)["layers"])
+
+
+def last_layer_of(archive: pathlib.Path) -> Layer:
+    tar = _member(archive, _path_of(manifest_of(archive)["layers"][-1]["digest"]), gzip.decompress)
+    with tarfile.open(fileobj=io.BytesIO(tar)) as layer:
+        return {each.name: (each.mode, file.read() if (file := layer.extractfile(each)) else None) for each in layer}
 
 
 def manifest_of(archive: pathlib.Path) -> dict[str, Any]:
@@ -71,33 +81,50 @@ def digest_of(archive: pathlib.Path) -> str:
 
 
 def blob_of(archive: pathlib.Path, digest: str) -> dict[str, Any]:
-    return _member(archive, f"blobs/sha256/{digest.partition(':')[2]}")
+    content: dict[str, Any] = _member(archive, _path_of(digest))
+    return content
 
 
-def _member(archive: pathlib.Path, name: str) -> dict[str, Any]:
+def _path_of(digest: str) -> str:
+    return f"blobs/sha256/{digest.partition(':')[2]}"
+
+
+def _member(archive: pathlib.Path, name: str, parse: Callable[[bytes], Any] = json.loads) -> Any:
     try:
         with tarfile.open(archive) as tar:
             file = tar.extractfile(name)
             assert file is not None
-            content: dict[str, Any] = json.load(file)
-            return content
-    except (OSError, KeyError, tarfile.TarError, ValueError, AssertionError) as error:
+            return parse(file.read())
+    except (OSError, EOFError, KeyError, tarfile.TarError, zlib.error, ValueError, AssertionError) as error:
         raise progress.StepFailed(f"{archive} is no OCI archive ({error}): remove it and try again") from error
 
 
-def layer_of(directory: pathlib.Path) -> bytes:
-    """Return a layer, a tar file, with everything below ``directory``; equal contents give equal bytes."""
+def layer_of(directory: pathlib.Path) -> Layer:
+    return {
+        str(path.relative_to(directory)): (0o755 if path.stat().st_mode & 0o100 else 0o644, None if path.is_dir() else path.read_bytes())
+        for path in directory.rglob("*")
+    }
+
+
+def difference(old: Layer, new: Layer) -> Layer:
+    """Return a layer that, over ``old``, gives ``new``."""
+    directories = {".", *(name for name, (_, content) in new.items() if content is None)}
+    # A directory's whiteout, or a file in its place, hides its content.
+    gone = [path for path in map(pathlib.PurePosixPath, old.keys() - new.keys()) if str(path.parent) in directories]
+    changed = [name for name, member in new.items() if old.get(name) != member]
+    # A layer with a directory sets its time.
+    parents = {str(parent) for path in (*gone, *map(pathlib.PurePosixPath, changed)) for parent in path.parents} - {"."}
+    return {name: new[name] for name in (*parents, *changed)} | {str(path.with_name(f".wh.{path.name}")): (0o644, b"") for path in gone}
+
+
+def _tar_of(layer: Layer) -> bytes:
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as tar:
-        for path in sorted(directory.rglob("*")):
-            name = str(path.relative_to(directory))
-            if path.is_dir():
-                member = tarfile.TarInfo(name)
-                member.type = tarfile.DIRTYPE
-                member.mode = 0o755
-                tar.addfile(member)
+        for name, (mode, content) in sorted(layer.items(), key=lambda each: each[0].split("/")):
+            if content is None:
+                _add_directory(tar, name, mode)
             else:
-                _add(tar, name, path.read_bytes(), 0o755 if path.stat().st_mode & 0o100 else 0o644)
+                _add(tar, name, content, mode)
     return buffer.getvalue()
 
 
@@ -134,15 +161,19 @@ def _add(tar: tarfile.TarFile, name: str, content: bytes, mode: int = 0o644) -> 
     tar.addfile(member, io.BytesIO(content))
 
 
+def _add_directory(tar: tarfile.TarFile, name: str, mode: int) -> None:
+    member = tarfile.TarInfo(name)
+    member.type = tarfile.DIRTYPE
+    member.mode = mode
+    tar.addfile(member)
+
+
 def _layer(files: Mapping[str, pathlib.Path], links: Mapping[str, str]) -> bytes:
     buffer = io.BytesIO()
     directories = {str(parent) for path in (*files, *links) for parent in pathlib.PurePosixPath(path).parents} - {"."} | {"tmp"}
     with tarfile.open(fileobj=buffer, mode="w") as tar:
         for name in sorted(directories):
-            member = tarfile.TarInfo(name)
-            member.type = tarfile.DIRTYPE
-            member.mode = 0o1777 if name == "tmp" else 0o755
-            tar.addfile(member)
+            _add_directory(tar, name, 0o1777 if name == "tmp" else 0o755)
         for name, source in sorted(files.items()):
             _add(tar, name, source.read_bytes(), 0o755)
         for name, target in sorted(links.items()):

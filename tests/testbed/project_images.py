@@ -2,8 +2,7 @@
 
 The base is Debian 13, made by mmdebstrap from this machine's apt mirror. uv fetches Python dependencies as wheels for the image's Python:
 those of the process' extra in ``pyproject.toml``, pinned with hashes in ``images/<name>/requirements.txt``. Debian packages have the
-versions of ``packages.lock`` while the mirror offers them; differences are reported. The source is a separate last layer
-(:mod:`.source_layer`), so a change of code costs a second or two.
+versions of ``packages.lock`` while the mirror offers them. The source has the last two layers (:mod:`.source_layer`).
 """
 
 import dataclasses
@@ -25,6 +24,7 @@ _BASE = "localhost/kubevirt-build/debian:13"
 _BASE_PACKAGES = "python3"
 PACKAGES_PATH = f"usr/local/lib/python{PYTHON}/dist-packages"
 _NOT_IN_IMAGES = ("kubectl",)
+_CODE = (pathlib.Path(source_layer.__file__), pathlib.Path(oci.__file__))
 _INSTALL_PACKAGES = layout.REPOSITORY / "images" / "install-packages.sh"
 
 
@@ -87,23 +87,25 @@ def below(process: Process) -> images.Image:
     return images.Image(reference, images.digest_of(parts), lambda archive: _build(process.name, reference, archive, "--target", "below"))
 
 
+def _earlier(process: Process) -> images.Image:
+    """Return the image with an earlier source, at first none."""
+    reference, lower = f"localhost/kubevirt-build/{process.name}-source:dev", below(process)
+    digest = images.digest_of([lower.digest, *_CODE])  # other code may compile otherwise
+    return images.Image(reference, digest, lambda archive: oci.write_over(archive, reference, lower.archive, {}), lower)
+
+
 def _image_of_process(process: Process) -> images.Image:
-    reference, lower = reference_of(process.name), below(process)
+    reference, earlier = reference_of(process.name), _earlier(process)
+    lower = earlier.chain[0]
 
     def make(archive: pathlib.Path) -> None:
         with tempfile.TemporaryDirectory(prefix=f"image-{process.name}-", dir=layout.cache()) as scratch:
             _write_source(process, pathlib.Path(scratch))
-            source_layer.write(archive, reference, lower.archive, pathlib.Path(scratch), base_archive() / "base.tar")
+            source_layer.write(archive, reference, earlier, pathlib.Path(scratch), base_archive() / "base.tar")
         shutil.copyfile(bill.path_of(lower.archive), bill.path_of(archive))  # the source adds no component with a version
 
-    code = [pathlib.Path(source_layer.__file__), pathlib.Path(oci.__file__)]
-    parts: list[str | bytes | pathlib.Path] = [
-        lower.digest,
-        repr(process),
-        *code,
-        *(layout.REPOSITORY / source for source in process.sources),
-    ]
-    return images.Image(reference, images.digest_of(parts), make, lower)
+    sources = (layout.REPOSITORY / source for source in process.sources)
+    return images.Image(reference, images.digest_of([earlier.digest, repr(process), *sources]), make, earlier)
 
 
 def _build(name: str, reference: str, archive: pathlib.Path, *options: str) -> None:

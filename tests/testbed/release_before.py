@@ -1,9 +1,8 @@
 """virt-launcher's image of the previous release, for tests of upgrades.
 
 There is no release yet, so a commit stands for one: the last one whose virt-launcher lacks ``PauseForMigration`` and the options of
-``Migrate``. Its own ``image-context`` writes the files for its Containerfile, so only Debian's packages are of today. If today's image has
-all of its packages and the same configuration, the old source becomes a layer on it (:mod:`.source_layer`). A node gets the image by the
-digest in the chart's value ``image.digests``.
+``Migrate``. Its own ``image-context`` writes the files for its Containerfile, so only Debian's packages are of today. If today's image may
+serve, the old source becomes a layer on it. A node gets the image by the digest in the chart's value ``image.digests``.
 """
 
 import pathlib
@@ -69,7 +68,8 @@ def _write_context(scratch: pathlib.Path) -> pathlib.Path:
 def _lay(archive: pathlib.Path, today: images.Image) -> None:
     with tempfile.TemporaryDirectory(prefix="image-before-", dir=layout.cache()) as scratch:
         source = _write_context(pathlib.Path(scratch)) / "source"
-        source_layer.write(archive, _REFERENCE, today.archive, source, project_images.base_archive() / "base.tar")
+        source_layer.compile_source(source, project_images.base_archive() / "base.tar", [source])
+        oci.write_over(archive, _REFERENCE, today.archive, oci.layer_of(source))
 
 
 def _build(archive: pathlib.Path) -> None:

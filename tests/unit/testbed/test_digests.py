@@ -9,19 +9,21 @@ from pathlib import Path
 from tests.testbed import layout, project_images
 
 GO = "tests/testbed/go/etcd"
-BELOW = {f"kubevirt-build/{process.name}-below" for process in project_images.PROCESSES}
+SOURCE = {f"kubevirt-build/{process.name}-source" for process in project_images.PROCESSES}
+BELOW = {f"kubevirt-build/{process.name}-below" for process in project_images.PROCESSES} | SOURCE
 IMAGES = {f"kubevirt/{name}" for name in project_images.NAMES}
 OF_PROCESSES = {f"kubevirt/{process.name}" for process in project_images.PROCESSES}
 ETCD = {"program etcd", "kubevirt/etcd"}
+VIRT_API = {"kubevirt/virt-api", "kubevirt-build/virt-api-source", "kubevirt-build/virt-api-below"}
 CHANGES = {
     "images/install-packages.sh": OF_PROCESSES | BELOW,
-    "images/virt-api/Containerfile": {"kubevirt/virt-api", "kubevirt-build/virt-api-below"},
-    "images/virt-api/packages.lock": {"kubevirt/virt-api", "kubevirt-build/virt-api-below"},
+    "images/virt-api/Containerfile": VIRT_API,
+    "images/virt-api/packages.lock": VIRT_API,
     "images/etcd/rootfs/start.sh": {"kubevirt/etcd"},
     "images/testguest/tiny/kernel.c": {"kubevirt/testguest"},
     **{f"{GO}/{name}": ETCD for name in ("go.mod", "go.sum", "main.go", "own.patch")},
-    "tests/testbed/source_layer.py": OF_PROCESSES,
-    "tests/testbed/oci.py": OF_PROCESSES,
+    "tests/testbed/source_layer.py": OF_PROCESSES | SOURCE,
+    "tests/testbed/oci.py": OF_PROCESSES | SOURCE,
     "tests/testbed/bill.py": IMAGES | BELOW,
     "tests/testbed/project_images.py": IMAGES | BELOW,
 }
@@ -33,7 +35,7 @@ from tests.testbed import build, compiling, project_images
 def digests():
     importlib.reload(compiling)
     images = project_images.all_images()
-    found = {each.reference: each.digest for image in images for each in (image, image.below) if each}
+    found = {each.reference: each.digest for image in images for each in image.chain}
     return {"program etcd": build.PROGRAMS["etcd"].digest()} | {name[10:-4]: digest for name, digest in found.items()}
 
 before = digests()
