@@ -94,6 +94,7 @@ def test_a_guest_with_a_shared_disk_moves_there_and_back(kubectl: Kubectl) -> No
             assert "written-at-home" in guest.run("head -c 15 /dev/vda")
         with never_again("wrong bytes"):
             assert settings_seen(guest) == before
+    kubectl.api.delete("vm", "traveller", timeout=60)
 
 
 @pytest.mark.sample(2, "disks of guests that move")
@@ -138,6 +139,7 @@ def test_pod_only_disks_move_with_the_guest_and_back(kubectl: Kubectl) -> None:
                 assert sums(guest) == before
     conditions = kubectl.api.get("vm", "porter")["status"]["conditions"]
     assert next(each["status"] for each in conditions if each["type"] == "Migratable") == "True"
+    kubectl.api.delete("vm", "porter", timeout=60)
 
 
 def test_there_is_at_most_one_unfinished_migration_of_a_machine(kubectl: Kubectl) -> None:
