@@ -126,6 +126,7 @@ ROWS: Final = (
     _row("cluster/test_passt.py", 30, "launcher/main", "handler/network"),
     _row("cluster/test_plugins.py", 120, "handler/plugins", "handler/storage", "examples/plugins"),
     _row("cluster/test_probes.py", 40, "handler/probes"),
+    _row("cluster/test_resources.py", 20, "launcher/domain", "controller/reconcilers/launcher_pods"),
     _row(
         "cluster/test_rollouts.py",
         60,

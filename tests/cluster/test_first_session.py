@@ -37,6 +37,7 @@ def environment(kubectl: Kubectl, system: Kubectl, tmp_path: Path) -> Iterator[d
         system.api.rolled_out("deployment/virt-api", "deployment/virt-controller", timeout=300)
 
 
+@pytest.mark.sample(2, "guests of the first session")
 def test_guest_of_the_first_session_moves_on_a_drain(kubectl: Kubectl, testguest: None, environment: dict[str, str]) -> None:
     kubectl.api.create(counting_vm("testvm"))
     kubectl.api.ready("vm", "testvm", timeout=120)
@@ -54,6 +55,7 @@ def test_guest_of_the_first_session_moves_on_a_drain(kubectl: Kubectl, testguest
     kubectl.api.gone("vm", "testvm", timeout=120)
 
 
+@pytest.mark.sample(2, "guests of the first session")
 def test_guest_of_the_first_session_survives_its_node(
     kubectl: Kubectl, system: Kubectl, testguest: None, environment: dict[str, str]
 ) -> None:

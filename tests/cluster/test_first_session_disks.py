@@ -19,6 +19,7 @@ def environment(kubectl: Kubectl, tmp_path: Path) -> dict[str, str]:
     return environment_of(kubectl, tmp_path)
 
 
+@pytest.mark.sample(2, "disks of the first session")
 def test_guest_of_the_first_session_gets_a_disk_and_loses_it(kubectl: Kubectl, testguest: None, environment: dict[str, str]) -> None:
     first = {"name": "first", "type": "EmptyDisk", "source": {"size": "8Mi"}}
     kubectl.api.apply(shared_claim("logs"), with_disks(linux_vm("testvm"), first))
@@ -40,6 +41,7 @@ def test_guest_of_the_first_session_gets_a_disk_and_loses_it(kubectl: Kubectl, t
     kubectl.api.gone("vm", "testvm", timeout=120)
 
 
+@pytest.mark.sample(2, "disks of the first session")
 def test_guest_of_the_first_session_resumes_where_it_was(kubectl: Kubectl, testguest: None, environment: dict[str, str]) -> None:
     kubectl.api.apply(shared_claim("memory"), counting_vm("testvm"))
     kubectl.api.ready("vm", "testvm", timeout=120)

@@ -42,6 +42,7 @@ async def folded(batches: AsyncIterator[Batch], into: dict[str, bytes], revision
 
 
 @pytest.mark.timeout(120)
+@pytest.mark.sample(2, "losses of etcd's leader")
 @pytest.mark.parametrize("blow", ["kill", "pause"])
 async def test_sto_04_writes_and_watches_survive_a_leader_loss(tmp_path: Path, blow: str) -> None:
     with three_members(tmp_path) as members:
