@@ -10,7 +10,7 @@ import yaml
 
 from apiserver.apis.meta.objects import dig, name_of
 from tests.cluster import metrics_server, serving_pods
-from tests.cluster.kube import Kubectl, console
+from tests.cluster.kube import Kubectl, console, eventually
 from tests.cluster.manifests import tiny_vm
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(660)]
@@ -77,9 +77,16 @@ def test_an_autoscaler_scales_a_set_by_the_use_of_its_pods(kubectl: Kubectl, met
         guest.expect("busy", timeout=60)
     kubectl.api.until(SETS, "web", lambda each: dig(each, "spec", "replicas") == 3, timeout=180, what="a third replica")
     kubectl.api.until(SETS, "web", lambda each: dig(each, "status", "readyReplicas") == 3, timeout=120, what="three guests")
-    rows = [each.split() for each in kubectl("virt", "top", "-l", "app=web", "--no-headers", "--sort-by", "cpu").splitlines()]
-    assert (len(rows), rows[0][0]) == (3, first)
-    assert milli(rows[0][1]) > milli(LIMIT) > milli(rows[1][1])
+
+    def rows() -> list[list[str]]:
+        return [each.split() for each in kubectl("virt", "top", "-l", "app=web", "--no-headers", "--sort-by", "cpu").splitlines()]
+
+    def is_busiest(name: str) -> bool:
+        busiest, second, *others = rows()
+        return busiest[0] == name and milli(busiest[1]) > milli(LIMIT) > milli(second[1]) and len(others) == 1
+
+    # The third guest uses more while it boots.
+    eventually(lambda: is_busiest(first), timeout=60, what="one busy guest of three")
     kubectl.api.delete("horizontalpodautoscalers", "web")
     kubectl.api.delete_all(SETS, timeout=120)
 

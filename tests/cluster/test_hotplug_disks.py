@@ -71,10 +71,11 @@ def test_claim_is_attached_moves_with_the_guest_and_is_detached(kubectl: Kubectl
         sees_disk(guest)
         with never_again("a lost write"):
             assert "of-the-guest" in guest.run("head -c 12 /dev/vdb")
-        killed = kill_all(system, "virt-handler")
-        edit(kubectl, ROOT)
-        await_recovery(system, "virt-handler", killed)
-        until_disks(kubectl, "scratch")
+    killed = kill_all(system, "virt-handler")
+    edit(kubectl, ROOT)
+    await_recovery(system, "virt-handler", killed)
+    until_disks(kubectl, "scratch")
+    with console(kubectl, VM) as guest:
         assert not has_disk(guest)
     kubectl.api.events("DiskDetached", of=VM, timeout=10)
     no_attachment_pod(kubectl)
@@ -101,15 +102,16 @@ def test_import_fills_a_claim_before_the_guest_gets_it(kubectl: Kubectl, system:
         kubectl.api.until("vm", VM, lambda vm: "running" not in vm["status"], timeout=60, what="no disk")
         no_attachment_pod(kubectl)
 
-        edit(kubectl, ROOT, disk)
-        kubectl.api.until("vm", VM, lambda vm: vm["status"].get("imports"), timeout=60, what="an import")
-        killed = kill_all(system, "virt-handler")
-        kubectl.api.create(test_imports.a_server())
-        kubectl("create", "service", "clusterip", "images", "--tcp=80:8080")
-        await_recovery(system, "virt-handler", killed)
-        vm = until_disks(kubectl, "scratch", "data")
-        assert (vm["status"]["podUID"], is_true("RestartRequired")(vm)) == (pod, False)
-        kubectl.api.until("vm", VM, is_true("Migratable"), timeout=60, what="Migratable")
+    edit(kubectl, ROOT, disk)
+    kubectl.api.until("vm", VM, lambda vm: vm["status"].get("imports"), timeout=60, what="an import")
+    killed = kill_all(system, "virt-handler")
+    kubectl.api.create(test_imports.a_server())
+    kubectl("create", "service", "clusterip", "images", "--tcp=80:8080")
+    await_recovery(system, "virt-handler", killed)
+    vm = until_disks(kubectl, "scratch", "data")
+    assert (vm["status"]["podUID"], is_true("RestartRequired")(vm)) == (pod, False)
+    kubectl.api.until("vm", VM, is_true("Migratable"), timeout=60, what="Migratable")
+    with console(kubectl, VM) as guest:
         sees_disk(guest)
         expected = kubectl("exec", "images", "--", "sh", "-c", "head -c 1048576 /guest/disk/disk.img | md5sum").split()[0]
         with never_again("wrong bytes"):

@@ -105,7 +105,7 @@ def test_image_larger_than_its_limit_does_not_start(kubectl: Kubectl, testguest:
             "vm", "too-large", lambda vm: vm["status"]["attempts"][-1]["message"], timeout=90, what="the reason of the failed start"
         )
         message = vm["status"]["attempts"][-1]["message"]
-        assert "source.sizeLimit is 1048576" in message
+        assert "more than source.sizeLimit, which is 1048576" in message
         assert "Set sizeLimit to" in message
     finally:
         kubectl.api.delete("vm", "too-large", timeout=60)

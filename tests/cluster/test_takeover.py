@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from apiserver.apis.meta import errors
-from apiserver.apis.meta.objects import dig
+from apiserver.apis.meta.objects import dig, is_deleting
 from apiserver.client.rest import TransportError
 from tests.cluster.kube import Kubectl, eventually, forwarded
 from tests.cluster.manifests import tiny_vm
@@ -38,7 +38,7 @@ def text(secret: dict[str, Any], key: str) -> str:
 
 def test_lost_certificate_is_reissued_and_used_without_a_restart(system: Kubectl) -> None:
     def pods() -> list[dict[str, Any]]:
-        return system.api.list("pods", label_selector="kubevirt.io=virt-api")
+        return [each for each in system.api.list("pods", label_selector="kubevirt.io=virt-api") if not is_deleting(each)]
 
     def starts() -> dict[str, int]:
         return {each["metadata"]["name"]: each["status"]["containerStatuses"][0]["restartCount"] for each in pods()}
