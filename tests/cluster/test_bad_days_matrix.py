@@ -73,6 +73,6 @@ def misses_watch_events(sets: Sets, system: Kubectl) -> Any:
 
 @pytest.mark.skipif(not testbed_kubectl.is_own_cluster(), reason="ends kube-controller-manager, a process of this machine")
 def test_a_set_counts_right_after_missed_watch_events(make_namespace: Callable[[str], Kubectl], system: Kubectl, testguest: None) -> None:
-    alone = make_namespace("sets")  # it deletes all pods in the end
+    alone = make_namespace("sets")
     theirs, ours = (misses_watch_events(Sets(alone, kind), system) for kind in KINDS)
     assert ours == theirs

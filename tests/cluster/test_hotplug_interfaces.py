@@ -43,7 +43,6 @@ def until_seen(guest: Console, mac: str, *, there: bool) -> None:
 
 
 def changed_without_handler(kubectl: Kubectl, system: Kubectl, *cards: dict[str, Any]) -> None:
-    """Change the cards while virt-handler restarts. A console that was open may lose what is typed next."""
     killed = kill_all(system, "virt-handler")
     edit(kubectl, *cards)
     await_recovery(system, "virt-handler", killed)
